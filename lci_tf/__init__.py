@@ -1,0 +1,17 @@
+"""Image features from unlabelled photographs, learned by telling image transformations apart."""
+
+import importlib.util
+import os
+
+from lci_tf import quiet_import
+
+__version__ = "0.1.0"
+
+# From TensorFlow 2.16 on `tf.keras` is Keras 3 unless this is set before TensorFlow is imported; TensorFlow 2.15 has
+# Keras 2 already, and with this set would look for a tf_keras that is not there.
+if importlib.util.find_spec("tf_keras"):
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+# TensorFlow's C++ log is about TensorFlow (no GPU here, this image was damaged); what concerns the user's work reaches
+# Python as an exception. Set it to 0 to see all.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+quiet_import.install("tensorflow")

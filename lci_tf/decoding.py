@@ -1,0 +1,193 @@
+"""Encoded image files to pixels, in graph operations, so that training, evaluation and a served model decode alike.
+
+JPEG, PNG, BMP and GIF (first frame) are read, by content and not by file name: grey, palette, RGBA (alpha is
+dropped) and CMYK all become RGB. Everything else fails with `InvalidArgumentError`; `why_refused` says in words why.
+"""
+
+import io
+
+import tensorflow as tf
+
+# More than any camera makes. A few kilobytes of PNG can claim 30,000 × 30,000 pixels; decoding them is not tried.
+MAX_PIXELS = 200_000_000
+
+_EXIF = "Exif\\x00\\x00"
+_EXIF_WITHIN = 65_536  # the EXIF segment comes first in a file, at most after small ones
+
+
+def decode(contents: tf.Tensor, short_side: float | None = None) -> tf.Tensor:
+    """Decodes one encoded image, upright.
+
+    Args:
+      contents: scalar string.
+      short_side: the caller will shrink the image to about this. A JPEG is then decoded at 1/2, 1/4 or 1/8 where
+        enough pixels remain, which is much faster for a large photograph.
+
+    Returns:
+      uint8 [height, width, 3], with the EXIF orientation of JPEGs applied.
+    """
+    is_jpeg = tf.equal(tf.strings.substr(contents, 0, 3), b"\xff\xd8\xff")
+    image = tf.cond(is_jpeg, lambda: _decode_jpeg(contents, short_side), lambda: _decode_other(contents))
+    return tf.ensure_shape(image, [None, None, 3])
+
+
+def _decode_jpeg(contents, short_side):
+    height, width = tf.unstack(tf.io.extract_jpeg_shape(contents)[:2])
+    with tf.control_dependencies([_assert_decodable(height, width)]):
+        image = _decode_jpeg_shrunk(contents, tf.minimum(height, width), short_side)
+    # Most files have no EXIF, and a search is cheaper than reading it.
+    head = tf.strings.substr(contents, 0, _EXIF_WITHIN)
+    has_exif = tf.strings.regex_full_match(head, rf"(?s)\C*{_EXIF}\C*")
+    return tf.cond(has_exif, lambda: _upright(image, _exif_orientation(head)), lambda: image)
+
+
+def _decode_jpeg_shrunk(contents, short, short_side):
+    def at(ratio):
+        return lambda: tf.io.decode_jpeg(contents, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE")
+
+    if short_side is None:
+        return at(1)()
+    spare = tf.cast(short, tf.float32) / short_side
+    return tf.cond(
+        spare < 2.0,
+        at(1),
+        lambda: tf.case([(spare < 4.0, at(2)), (spare < 8.0, at(4))], default=at(8)),
+    )
+
+
+def _exif_orientation(head):
+    """The orientation, 1 to 8, in the first directory of the TIFF structure behind the word "Exif"; 1 if none."""
+    tiff = tf.strings.substr(head, tf.strings.length(tf.strings.regex_replace(head, rf"(?s){_EXIF}\C*", "")) + 6, -1)
+    # Zeros behind a truncated structure read as "no entries" and "no such tag".
+    octets = tf.cast(tf.io.decode_raw(tf.strings.substr(tiff, 0, _EXIF_WITHIN), tf.uint8), tf.int32)
+    octets = tf.concat([octets, tf.zeros([16], tf.int32)], axis=0)
+    last = tf.size(octets) - 1
+    little_endian = tf.equal(octets[0], ord("I"))
+
+    def number(offset, size):
+        values = [tf.gather(octets, tf.clip_by_value(offset + i, 0, last)) for i in range(size)]
+        big = sum(v * 256 ** (size - 1 - i) for i, v in enumerate(values))
+        little = sum(v * 256**i for i, v in enumerate(values))
+        return tf.where(little_endian, little, big)
+
+    directory = tf.clip_by_value(number(tf.constant(4), 4), 0, last)
+    entries = directory + 2 + 12 * tf.range(tf.minimum(number(directory, 2), 512))
+    values = tf.boolean_mask(number(entries + 8, 2), tf.equal(number(entries, 2), 0x0112))
+    return tf.reduce_max(tf.concat([values[:1], [1]], axis=0))
+
+
+def _upright(image, orientation):
+    """Undoes EXIF orientations: 2, 4, 5, 7 are mirrored; 3 is upside down; 6 and 8 lie on a side."""
+    swapped = tf.logical_and(orientation >= 5, orientation <= 8)
+    image = tf.cond(swapped, lambda: tf.transpose(image, [1, 0, 2]), lambda: image)
+
+    def any_of(*values):
+        return tf.reduce_any(tf.equal(orientation, values))
+
+    image = tf.cond(any_of(3, 4, 7, 8), lambda: image[::-1], lambda: image)
+    return tf.cond(any_of(2, 3, 6, 7), lambda: image[:, ::-1], lambda: image)
+
+
+def _decode_other(contents):
+    # Padded, so that a file of a few bytes is refused below like any other that is not an image.
+    head = tf.io.decode_raw(tf.strings.substr(contents, 0, 64) + b"\0" * 64, tf.uint8)
+    head = tf.ensure_shape(tf.cast(head[:64], tf.int32), [64])
+
+    def starts_with(magic):
+        return tf.reduce_all(tf.equal(head[: len(magic)], list(magic)))
+
+    return tf.case(
+        [
+            (starts_with(b"\x89PNG\r\n\x1a\n"), lambda: _decode_png(contents, head)),
+            (starts_with(b"GIF8"), lambda: _decode_gif(contents, head)),
+            (starts_with(b"BM"), lambda: _decode_bmp(contents, head)),
+        ],
+        default=lambda: _refuse("not a JPEG, PNG, BMP or GIF image"),
+    )
+
+
+def _decode_png(contents, head):
+    height, width, bit_depth = _big_endian(head[20:24]), _big_endian(head[16:20]), head[24]
+    eight_bits = tf.debugging.Assert(bit_depth <= 8, ["a PNG with 16 bits per channel"])
+    with tf.control_dependencies([_assert_decodable(height, width), eight_bits]):
+        return tf.io.decode_png(contents, channels=3)
+
+
+def _decode_gif(contents, head):
+    with tf.control_dependencies([_assert_decodable(_little_endian(head[8:10]), _little_endian(head[6:8]))]):
+        return tf.io.decode_image(contents, channels=3, expand_animations=False)
+
+
+def _decode_bmp(contents, head):
+    height, width = tf.abs(_little_endian(head[22:26])), _little_endian(head[18:22])
+    bits, compression = _little_endian(head[28:30]), _little_endian(head[30:34])
+    known = tf.reduce_any(tf.equal(bits, [8, 24, 32])) & tf.reduce_any(tf.equal(compression, [0, 3]))
+    supported = tf.debugging.Assert(known, ["a BMP that is compressed or has", bits, "bits per pixel"])
+    with tf.control_dependencies([_assert_decodable(height, width), supported]):
+        image = tf.io.decode_bmp(contents)  # channels as in the file
+
+    def through_palette():
+        start = 14 + _little_endian(head[14:18])
+        entries = _little_endian(head[46:50])
+        entries = tf.where(entries > 0, tf.minimum(entries, 256), 256)
+        palette = tf.io.decode_raw(tf.strings.substr(contents, start, 4 * entries), tf.uint8)
+        return tf.gather(tf.reshape(palette, [-1, 4])[:, 2::-1], tf.cast(image[:, :, 0], tf.int32))
+
+    return tf.cond(tf.equal(bits, 8), through_palette, lambda: image[:, :, :3])
+
+
+def _big_endian(octets):
+    return _little_endian(octets[::-1])
+
+
+def _little_endian(octets):
+    return tf.reduce_sum(octets * [256**i for i in range(octets.shape[0])])
+
+
+def _assert_decodable(height, width):
+    fits = tf.cast(height, tf.float32) * tf.cast(width, tf.float32) <= MAX_PIXELS
+    return tf.debugging.Assert(fits & (height > 0) & (width > 0), ["absurd image size", height, width])
+
+
+def _refuse(message):
+    with tf.control_dependencies([tf.debugging.Assert(False, [message])]):
+        return tf.zeros([1, 1, 3], tf.uint8)
+
+
+def why_refused(contents: bytes) -> str:
+    """Says in words why `decode` fails on these bytes, and what to do."""
+    from PIL import Image
+
+    if not contents:
+        return "is empty"
+    try:
+        with _without_pixel_limit(Image), Image.open(io.BytesIO(contents)) as image:
+            name, size, mode = image.format, image.size, image.mode
+    except Exception:  # Pillow raises what it likes on broken headers
+        if contents[4:8] == b"ftyp":
+            return "is a HEIC, AVIF or video file, which is not read; convert it to JPEG or PNG"
+        return "is not an image, or its header is broken"
+    if size[0] * size[1] > MAX_PIXELS:
+        return f"claims {size[0]} × {size[1]} pixels, more than the {MAX_PIXELS:,} that are decoded"
+    if name not in ("JPEG", "MPO", "PNG", "BMP", "GIF"):
+        return f"is a {'WebP' if name == 'WEBP' else name} file, which is not read; convert it to JPEG or PNG"
+    if mode.startswith(("I", "F")) or (name == "PNG" and contents[24] == 16):
+        return f"is a {name} with 16 bits per channel, which is not read; convert it to 8 bits"
+    if name == "BMP":
+        return "is a BMP that is damaged, compressed or of an unusual bit depth; convert it to PNG"
+    return f"is a {name} file that is truncated or damaged"
+
+
+def _without_pixel_limit(image_module):
+    """Lets Pillow read the header, and nothing else, of an image of any claimed size."""
+    import contextlib
+
+    @contextlib.contextmanager
+    def unlimited():
+        limit, image_module.MAX_IMAGE_PIXELS = image_module.MAX_IMAGE_PIXELS, None
+        try:
+            yield
+        finally:
+            image_module.MAX_IMAGE_PIXELS = limit
+
+    return unlimited()
