@@ -5,12 +5,14 @@ dropped) and CMYK all become RGB. Everything else fails with `InvalidArgumentErr
 """
 
 import io
+import math
 
 import tensorflow as tf
 
 # More than any camera makes. A few kilobytes of PNG can claim 30,000 × 30,000 pixels; decoding them is not tried.
 MAX_PIXELS = 200_000_000
 
+_DCT = "INTEGER_ACCURATE"  # said outright, because TensorFlow's default may change
 _EXIF = "Exif\\x00\\x00"
 _EXIF_WITHIN = 65_536  # the EXIF segment comes first in a file, at most after small ones
 
@@ -31,19 +33,31 @@ def decode(contents: tf.Tensor, short_side: float | None = None) -> tf.Tensor:
     return tf.ensure_shape(image, [None, None, 3])
 
 
+def decode_plain_jpeg(contents: tf.Tensor, smallest: float, largest: float) -> tf.Tensor:
+    """`decode` of a JPEG without EXIF whose short side is within bounds; else an `InvalidArgumentError`.
+
+    With the short side, the whole is bounded: JPEG has no side above 65,535.
+    """
+    short = tf.reduce_min(tf.io.extract_jpeg_shape(contents)[:2])
+    plain = (short >= math.ceil(smallest)) & (short <= math.floor(largest)) & ~_has_exif(contents)
+    with tf.control_dependencies([tf.debugging.Assert(plain, ["not a plain JPEG"])]):
+        return tf.io.decode_jpeg(contents, channels=3, dct_method=_DCT)
+
+
 def _decode_jpeg(contents, short_side):
     height, width = tf.unstack(tf.io.extract_jpeg_shape(contents)[:2])
     with tf.control_dependencies([_assert_decodable(height, width)]):
         image = _decode_jpeg_shrunk(contents, tf.minimum(height, width), short_side)
-    # Most files have no EXIF, and a search is cheaper than reading it.
-    head = tf.strings.substr(contents, 0, _EXIF_WITHIN)
-    has_exif = tf.strings.regex_full_match(head, rf"(?s)\C*{_EXIF}\C*")
-    return tf.cond(has_exif, lambda: _upright(image, _exif_orientation(head)), lambda: image)
+    return tf.cond(_has_exif(contents), lambda: _upright(image, _exif_orientation(contents)), lambda: image)
+
+
+def _has_exif(contents):
+    return tf.strings.regex_full_match(tf.strings.substr(contents, 0, _EXIF_WITHIN), rf"(?s)\C*{_EXIF}\C*")
 
 
 def _decode_jpeg_shrunk(contents, short, short_side):
     def at(ratio):
-        return lambda: tf.io.decode_jpeg(contents, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE")
+        return lambda: tf.io.decode_jpeg(contents, channels=3, ratio=ratio, dct_method=_DCT)
 
     if short_side is None:
         return at(1)()
@@ -55,11 +69,12 @@ def _decode_jpeg_shrunk(contents, short, short_side):
     )
 
 
-def _exif_orientation(head):
+def _exif_orientation(contents):
     """The orientation, 1 to 8, in the first directory of the TIFF structure behind the word "Exif"; 1 if none."""
-    tiff = tf.strings.substr(head, tf.strings.length(tf.strings.regex_replace(head, rf"(?s){_EXIF}\C*", "")) + 6, -1)
+    head = tf.strings.substr(contents, 0, _EXIF_WITHIN)
+    before = tf.strings.length(tf.strings.regex_replace(head, rf"(?s){_EXIF}\C*", ""))
+    octets = tf.cast(tf.io.decode_raw(head, tf.uint8)[before + 6 :], tf.int32)
     # Zeros behind a truncated structure read as "no entries" and "no such tag".
-    octets = tf.cast(tf.io.decode_raw(tf.strings.substr(tiff, 0, _EXIF_WITHIN), tf.uint8), tf.int32)
     octets = tf.concat([octets, tf.zeros([16], tf.int32)], axis=0)
     last = tf.size(octets) - 1
     little_endian = tf.equal(octets[0], ord("I"))

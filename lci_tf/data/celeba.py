@@ -80,6 +80,6 @@ def _source(split, paths, labels, names):
         count=len(paths),
         label_kind="multi-label",
         label_names=names,
-        paths=paths,
+        paths=paths.tolist(),
         labels=labels,
     )

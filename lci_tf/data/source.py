@@ -9,6 +9,9 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
+from lci_tf import decoding
+from lci_tf.errors import InputError
+
 LabelKind = Literal["none", "class", "multi-label"]
 Row = dict[str, tf.Tensor]
 
@@ -36,13 +39,22 @@ class Source(abc.ABC):
     label_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def image(self, row: Row) -> tf.Tensor:
-        """The row's image: a scalar string (encoded) or uint8 [height, width, 3]."""
-        return row["image"]
+    @property
+    def is_encoded(self) -> bool:
+        """Whether images come as encoded files, and not as pixels."""
+        return True
+
+    def read(self, image: tf.Tensor) -> tf.Tensor:
+        """A row's `"image"` to its contents: a scalar string (encoded) or uint8 [height, width, 3]."""
+        return image
 
     @abc.abstractmethod
     def where(self, index: int) -> str:
         """Where image `index` comes from, for messages."""
+
+    def why_unreadable(self, image: bytes) -> str:
+        """Why a row with this `"image"` could not be read, for messages."""
+        return decoding.why_refused(image)
 
 
 class IndexedSource(Source):
@@ -50,15 +62,15 @@ class IndexedSource(Source):
 
     @abc.abstractmethod
     def rows(self, indices: tf.Tensor) -> Row:
-        """int64 [n] to n rows. Must be cheap: it runs once a batch, the reading in `image`."""
+        """int64 [n] to n rows. Must be cheap: it runs once a chunk; the reading is in `read`."""
 
 
 class StreamSource(Source):
     """Images that come one after the other."""
 
     @abc.abstractmethod
-    def stream(self, seed: tf.Tensor | None) -> tf.data.Dataset:
-        """One pass over all rows: in the stored order, or shuffled as int64 `seed` says."""
+    def stream(self) -> tf.data.Dataset:
+        """One pass over all rows, always in the same order."""
 
     def where(self, index: int) -> str:
         return f"image {index} of {self.name} {self.split}"
@@ -68,7 +80,7 @@ class StreamSource(Source):
 class ImageFiles(IndexedSource):
     """One file per image. `labels` is int64 [count], int8 [count, classes], or None."""
 
-    paths: Sequence[str] | np.ndarray
+    paths: Sequence[str]
     labels: np.ndarray | None = None
 
     def __post_init__(self):
@@ -82,11 +94,17 @@ class ImageFiles(IndexedSource):
     def rows(self, indices):
         return tf.nest.map_structure(lambda column: tf.gather(column, indices), self._rows)
 
-    def image(self, row):
-        return tf.io.read_file(row["image"])
+    def read(self, image):
+        return tf.io.read_file(image)
 
     def where(self, index):
-        return str(self.paths[index])
+        return self.paths[index]
+
+    def why_unreadable(self, image):
+        try:
+            return decoding.why_refused(pathlib.Path(image.decode()).read_bytes())
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,6 +121,10 @@ class PixelArray(IndexedSource):
     to_images: Callable[[np.ndarray], np.ndarray] = np.asarray
     labels: np.ndarray | None = None
 
+    @property
+    def is_encoded(self):
+        return False
+
     def rows(self, indices):
         # Once per batch, so that Python's lock is held for microseconds.
         images = tf.numpy_function(lambda i: np.ascontiguousarray(self.to_images(self.pixels[i])), [indices], tf.uint8)
@@ -117,8 +139,6 @@ class PixelArray(IndexedSource):
 
 def joined(sources: Sequence[Source]) -> Source:
     """Several folders as one source, in the order given. Labels stay if all have the same."""
-    from lci_tf.errors import InputError
-
     if len(sources) == 1:
         return sources[0]
     for source in sources:
@@ -134,7 +154,7 @@ def joined(sources: Sequence[Source]) -> Source:
         label_kind=first.label_kind if labelled else "none",
         label_names=first.label_names if labelled else (),
         notes=tuple(note for s in sources for note in s.notes),
-        paths=np.concatenate([np.asarray(s.paths) for s in sources]),
+        paths=[path for s in sources for path in s.paths],
         labels=np.concatenate([s.labels for s in sources]) if labelled else None,
     )
 

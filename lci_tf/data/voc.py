@@ -59,6 +59,9 @@ def _present(annotation):
         if name not in CLASSES:
             raise InputError(f"{annotation}: object {name!r} is not one of VOC's twenty classes")
         difficult = found.findtext("difficult", "0").strip() == "1"
-        label[CLASSES.index(name)] = max(label[CLASSES.index(name)], 1) if not difficult else label[
-            CLASSES.index(name)] or -1  # fmt: skip
+        index = CLASSES.index(name)
+        if not difficult:
+            label[index] = 1
+        elif label[index] == 0:
+            label[index] = -1
     return label
