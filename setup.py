@@ -30,10 +30,12 @@ setup(
         f"tensorflow>=2.21,<2.22; {WITHOUT_ADDONS}",
         f"tf-keras>=2.21,<2.22; {WITHOUT_ADDONS}",
         "tensorflow-datasets>=4.9.10,<4.10",
+        "importlib_resources>=6",  # tensorflow-datasets needs it to download, and does not say so
         "keras-cv>=0.9,<0.10",
         "absl-py>=2.1,<3",
         f"numpy>=1.26,<2; {WITH_ADDONS}",
         f"numpy>=2,<3; {WITHOUT_ADDONS}",
+        "pillow>=10",
         "tqdm>=4.66,<5",
         # TensorFlow 2.15 speaks protobuf 4; newer tensorflow-metadata brings generated code that needs 5.
         f"protobuf>=4.25,<5; {WITH_ADDONS}",
@@ -49,6 +51,6 @@ setup(
             f"tensorflow-serving-api>=2.19; {WITHOUT_ADDONS}",
         ],
         "detection": ["pycocotools>=2.0.7", "opencv-contrib-python-headless>=4.10,<5"],
-        "test": ["pytest>=8", "ruff>=0.8", "pillow>=10", "scikit-learn>=1.4", "psutil>=5.9"],
+        "test": ["pytest>=8", "ruff>=0.8", "scikit-learn>=1.4", "psutil>=5.9"],
     },
 )

@@ -4,10 +4,14 @@ JPEG, PNG, BMP and GIF (first frame) are read, by content and not by file name: 
 dropped) and CMYK all become RGB. Everything else fails with `InvalidArgumentError`; `why_refused` says in words why.
 """
 
+import contextlib
 import io
 import math
+import warnings
+from collections.abc import Iterator
 
 import tensorflow as tf
+from PIL import Image
 
 # More than any camera makes. A few kilobytes of PNG can claim 30,000 × 30,000 pixels; decoding them is not tried.
 MAX_PIXELS = 200_000_000
@@ -33,13 +37,14 @@ def decode(contents: tf.Tensor, short_side: float | None = None) -> tf.Tensor:
     return tf.ensure_shape(image, [None, None, 3])
 
 
-def decode_plain_jpeg(contents: tf.Tensor, smallest: float, largest: float) -> tf.Tensor:
-    """`decode` of a JPEG without EXIF whose short side is within bounds; else an `InvalidArgumentError`.
+def decode_plain_jpeg(contents: tf.Tensor, largest: float) -> tf.Tensor:
+    """`decode` of a JPEG without EXIF whose short side is at most `largest`; else an `InvalidArgumentError`.
 
-    With the short side, the whole is bounded: JPEG has no side above 65,535.
+    With the short side, the whole is bounded: JPEG has no side above 65,535. For a small image every operation here
+    counts, which is why EXIF is looked for in all of the file instead of in a copy of its beginning.
     """
     short = tf.reduce_min(tf.io.extract_jpeg_shape(contents)[:2])
-    plain = (short >= math.ceil(smallest)) & (short <= math.floor(largest)) & ~_has_exif(contents)
+    plain = (short <= math.floor(largest)) & ~_has_exif(contents)
     with tf.control_dependencies([tf.debugging.Assert(plain, ["not a plain JPEG"])]):
         return tf.io.decode_jpeg(contents, channels=3, dct_method=_DCT)
 
@@ -48,11 +53,12 @@ def _decode_jpeg(contents, short_side):
     height, width = tf.unstack(tf.io.extract_jpeg_shape(contents)[:2])
     with tf.control_dependencies([_assert_decodable(height, width)]):
         image = _decode_jpeg_shrunk(contents, tf.minimum(height, width), short_side)
-    return tf.cond(_has_exif(contents), lambda: _upright(image, _exif_orientation(contents)), lambda: image)
+    head = tf.strings.substr(contents, 0, _EXIF_WITHIN)
+    return tf.cond(_has_exif(head), lambda: _upright(image, _exif_orientation(head)), lambda: image)
 
 
 def _has_exif(contents):
-    return tf.strings.regex_full_match(tf.strings.substr(contents, 0, _EXIF_WITHIN), rf"(?s)\C*{_EXIF}\C*")
+    return tf.strings.regex_full_match(contents, rf"(?s)\C*{_EXIF}\C*")
 
 
 def _decode_jpeg_shrunk(contents, short, short_side):
@@ -69,9 +75,8 @@ def _decode_jpeg_shrunk(contents, short, short_side):
     )
 
 
-def _exif_orientation(contents):
+def _exif_orientation(head):
     """The orientation, 1 to 8, in the first directory of the TIFF structure behind the word "Exif"; 1 if none."""
-    head = tf.strings.substr(contents, 0, _EXIF_WITHIN)
     before = tf.strings.length(tf.strings.regex_replace(head, rf"(?s){_EXIF}\C*", ""))
     octets = tf.cast(tf.io.decode_raw(head, tf.uint8)[before + 6 :], tf.int32)
     # Zeros behind a truncated structure read as "no entries" and "no such tag".
@@ -169,21 +174,32 @@ def _refuse(message):
         return tf.zeros([1, 1, 3], tf.uint8)
 
 
+@contextlib.contextmanager
+def header_of(contents: bytes) -> Iterator[Image.Image]:
+    """Pillow's image of which only the header was read, whatever size it claims."""
+    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of odd EXIF
+            with Image.open(io.BytesIO(contents)) as image:
+                yield image
+    finally:
+        Image.MAX_IMAGE_PIXELS = limit
+
+
 def why_refused(contents: bytes) -> str:
     """Says in words why `decode` fails on these bytes, and what to do."""
-    from PIL import Image
-
     if not contents:
         return "is empty"
+    if contents[4:8] == b"ftyp":
+        return "is a HEIC, AVIF or video file, which is not read; convert it to JPEG or PNG"
     try:
-        with _without_pixel_limit(Image), Image.open(io.BytesIO(contents)) as image:
-            name, size, mode = image.format, image.size, image.mode
+        with header_of(contents) as image:
+            name, (width, height), mode = image.format, image.size, image.mode
     except Exception:  # Pillow raises what it likes on broken headers
-        if contents[4:8] == b"ftyp":
-            return "is a HEIC, AVIF or video file, which is not read; convert it to JPEG or PNG"
         return "is not an image, or its header is broken"
-    if size[0] * size[1] > MAX_PIXELS:
-        return f"claims {size[0]} × {size[1]} pixels, more than the {MAX_PIXELS:,} that are decoded"
+    if width * height > MAX_PIXELS:
+        return f"claims {width:,} × {height:,} pixels, more than the {MAX_PIXELS:,} that are decoded"
     if name not in ("JPEG", "MPO", "PNG", "BMP", "GIF"):
         return f"is a {'WebP' if name == 'WEBP' else name} file, which is not read; convert it to JPEG or PNG"
     if mode.startswith(("I", "F")) or (name == "PNG" and contents[24] == 16):
@@ -191,18 +207,3 @@ def why_refused(contents: bytes) -> str:
     if name == "BMP":
         return "is a BMP that is damaged, compressed or of an unusual bit depth; convert it to PNG"
     return f"is a {name} file that is truncated or damaged"
-
-
-def _without_pixel_limit(image_module):
-    """Lets Pillow read the header, and nothing else, of an image of any claimed size."""
-    import contextlib
-
-    @contextlib.contextmanager
-    def unlimited():
-        limit, image_module.MAX_IMAGE_PIXELS = image_module.MAX_IMAGE_PIXELS, None
-        try:
-            yield
-        finally:
-            image_module.MAX_IMAGE_PIXELS = limit
-
-    return unlimited()

@@ -71,7 +71,7 @@ def crop_plain_jpeg(contents: tf.Tensor, views: tf.Tensor, crop_size: int, resiz
     The same pixels without the branches, which cost several times as much as decoding a small image does. Anything
     else is an `InvalidArgumentError`.
     """
-    image = decoding.decode_plain_jpeg(contents, smallest=crop_size, largest=resize)
+    image = decoding.decode_plain_jpeg(contents, largest=resize)  # one smaller than the crop fails to be cut
     return tf.stack([_cut(image, view, crop_size) for view in tf.unstack(views)])
 
 

@@ -1,0 +1,98 @@
+"""Tells whether a data set is what you think it is: counts, sizes, formats, damage, copies, and how it looks.
+
+Exits with 1 if something is wrong enough to spoil a training."""
+
+import pathlib
+import textwrap
+
+from absl import flags
+
+from lci_tf import cli
+
+cli.define_data_flags()
+cli.define_settings_flags("crop_size", "resize", "batch_size")
+flags.DEFINE_boolean(
+    "download", False, "let tensorflow-datasets download and prepare the data set first", module_name=cli.DATA
+)
+flags.DEFINE_string("output_dir", "check_data", "where the pictures go", module_name="Output")
+
+_SHOWN = 10
+
+
+def main():
+    from lci_tf import data, pictures
+    from lci_tf.data import inspection, pipeline
+
+    flag = cli.FLAGS
+    settings = cli.settings_from_flags()
+    crops = pipeline.Crops(settings.crop_size, settings.resize)
+    if flag.download:
+        data.prepare(flag.dataset, flag.data_dir)
+    splits = [flag.split] if flag.split else data.split_names(flag.dataset, flag.data_dir)
+    output_dir = pathlib.Path(flag.output_dir)
+    output_dir.mkdir(parents=True, exist_ok=True)
+
+    findings, wrong = {}, []
+    for split in splits:
+        source = data.open_source(flag.dataset, split, flag.data_dir)
+        found = findings[split] = inspection.inspect(source, crops, flag.seed)
+        _print_findings(source, found)
+        wrong += [
+            f"{split}: {problem}"
+            for problem in inspection.problems(found, crops, flag.max_bad_images, settings.batch_size)
+        ]
+        if len(found.unreadable) < found.count:
+            name = f"{flag.dataset.replace('/', '_').replace(':', '_')}_{split}"
+            for kind, picture in (
+                ("montage", inspection.montage(found, crops, flag.seed)),
+                ("mean", found.mean.round().astype("uint8")),
+            ):
+                path = output_dir / f"{name}_{kind}.png"
+                pictures.save(path, picture)
+                print(f"  {kind:13s} {path}")
+    for (first, second), places in inspection.shared_images(findings).items():
+        wrong.append(f"{len(places):,} images of {second} stand in {first} too, such as {places[0]}")
+    for problem in wrong:
+        print(f"WRONG {problem}")
+    if not wrong:
+        print("Nothing found that would spoil a training.")
+    return 1 if wrong else 0
+
+
+def _print_findings(source, found):
+    print(f"{source.name} {source.split}: {found.count:,} images")
+    for note in source.notes:
+        print(f"  note          {note}")
+    if source.label_kind == "none":
+        print("  labels        none")
+    else:
+        what = "classes" if source.label_kind == "class" else "attributes"
+        counts = ", ".join(f"{name} {found.label_counts[name]:,}" for name in source.label_names)
+        _print_entry("labels", f"{len(source.label_names)} {what}: {counts}")
+    sizes = [f"{width}×{height} ({n:,})" for (width, height), n in found.sizes.most_common(5)]
+    more = f" and {len(found.sizes) - 5:,} other sizes" if len(found.sizes) > 5 else ""
+    smallest, largest = (f(found.sizes, default=(0, 0), key=lambda s: s[0] * s[1]) for f in (min, max))
+    span = f"; {smallest[0]}×{smallest[1]} to {largest[0]}×{largest[1]}" if len(found.sizes) > 1 else ""
+    _print_entry("sizes", ", ".join(sizes) + more + span)
+    _print_entry("formats", ", ".join(f"{kind} ({n:,})" for kind, n in found.formats.most_common()))
+    turned = ", ".join(f"EXIF orientation {o} ({n:,})" for o, n in sorted(found.orientations.items()))
+    _print_entry("orientation", f"{turned}; turned upright" if turned else "all as stored")
+    _print_some("unreadable", [f"{why}" for _, why in sorted(found.unreadable.items())])
+    _print_some("duplicates", [" = ".join(places) for places in found.duplicates])
+
+
+def _print_some(name, lines):
+    print(f"  {name:13s} {f'{len(lines):,}' if lines else 'none'}")
+    for line in lines[:_SHOWN]:
+        print(f"                {line}")
+    if len(lines) > _SHOWN:
+        print(f"                and {len(lines) - _SHOWN:,} more")
+
+
+def _print_entry(name, text):
+    for i, line in enumerate(textwrap.wrap(text, 100) or ["none"]):
+        print(f"  {name if i == 0 else '':13s} {line}")
+
+
+if __name__ == "__main__":
+    cli.run(main, __doc__)

@@ -1,0 +1,137 @@
+"""What the commands have in common: grouped flags, quick help, settings from flags, and mistakes told in one line.
+
+Nothing here imports TensorFlow, so that `--help` answers at once.
+"""
+
+import dataclasses
+import logging
+import pathlib
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+
+from absl import flags
+from tqdm import tqdm
+
+from lci_tf import presets
+from lci_tf.errors import InputError
+
+FLAGS = flags.FLAGS
+DATA = "Data"
+
+
+def define_dataset_flag() -> None:
+    flags.DEFINE_string(
+        "dataset",
+        "synthetic",
+        "synthetic (drawn by the program), folder (any folder of images), tfrecord, stl10, celeb_a, imagenet2012, "
+        "places365_small, voc/2007, voc/2012, or tfds:NAME",
+        module_name=DATA,
+    )
+
+
+def define_data_flags() -> None:
+    """`--dataset` and what a command that reads images needs beside it."""
+    define_dataset_flag()
+    flags.DEFINE_list(
+        "data_dir",
+        [],
+        "where the data set is; several folders, separated by commas, are joined",
+        module_name=DATA,
+    )
+    flags.DEFINE_string(
+        "split", None, "which part of the data set; by default the one to pre-train on", module_name=DATA
+    )
+    flags.DEFINE_integer("seed", 0, "of everything random", module_name=DATA)
+    flags.DEFINE_float(
+        "max_bad_images",
+        0.01,
+        "how many unreadable images to leave out before stopping: a share of the set if below 1, else a number",
+        lower_bound=0,
+        module_name=DATA,
+    )
+
+
+def define_settings_flags(*names: str) -> None:
+    """Flags for these fields of `presets.Settings`, or for all. Unset, the data set's preset holds."""
+    define = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_boolean}
+    for field in dataclasses.fields(presets.Settings):
+        if not names or field.name in names:
+            define_this = define.get(field.type, flags.DEFINE_list)
+            define_this(field.name, None, field.metadata["help"], module_name=field.metadata["group"])
+
+
+def settings_from_flags() -> presets.Settings:
+    """The preset of `--dataset`, with the flags that were set instead; checked."""
+    given = {}
+    for field in dataclasses.fields(presets.Settings):
+        value = FLAGS[field.name].value if field.name in FLAGS else None
+        if value is not None:
+            given[field.name] = tuple(value) if isinstance(value, list) else value
+    return presets.resolve(FLAGS.dataset, given)
+
+
+def run(main: Callable[[], int | None], usage: str) -> None:
+    """Parses the flags and runs a command. What the user can put right is told in one line, with exit code 2.
+
+    Args:
+      main: the command; returns the exit code, None for 0.
+      usage: what the command is for, the text above the flags in its help.
+    """
+    name = f"lci_tf.{pathlib.Path(sys.argv[0]).stem}"
+    if {"--help", "-help", "-h", "--h"} & set(sys.argv[1:]):
+        print(help_text(name, usage))
+        return
+    _log_to_stderr()
+    try:
+        rest = FLAGS(sys.argv)[1:]
+        if rest:
+            raise InputError(f"what is {rest[0]!r}? Flags are written --name=value; see --help")
+        code = main()
+    except flags.Error as error:
+        code = _fail(name, f"{' '.join(str(error).split())} (see --help)")
+    except InputError as error:
+        code = _fail(name, str(error))
+    except KeyboardInterrupt:
+        code = _fail(name, "interrupted", code=130)
+    sys.exit(code or 0)
+
+
+def _fail(name, message, code=2):
+    print(f"{name}: {message}", file=sys.stderr)
+    return code
+
+
+def help_text(name: str, usage: str) -> str:
+    """The usage, then the flags of this command by group, each with its default."""
+    lines = [f"python -m {name} [--flag=value …]", "", usage.strip()]
+    for group, defined in FLAGS.flags_by_module_dict().items():
+        if group.startswith("absl") or "." in group or group == sys.argv[0]:
+            continue  # absl's own
+        lines += ["", group]
+        for flag in defined:
+            default = "" if flag.default in (None, []) else f" [{flag.default}]"
+            lines += _entry(f"--{flag.name}", flag.help + default)
+    lines += ["", "Also"]
+    lines += _entry("--flagfile", "read further flags from this file, one per line, such as those in flags/")
+    return "\n".join(lines)
+
+
+def _entry(flag, text) -> Sequence[str]:
+    wrapped = textwrap.wrap(" ".join(text.split()), 86)
+    first = f"  {flag:28s} {wrapped[0]}" if len(flag) < 28 else f"  {flag}"
+    return [first] + [" " * 31 + line for line in wrapped[len(flag) < 28 :]]
+
+
+class _AboveTheBar(logging.Handler):
+    """Writes a line without tearing a progress bar."""
+
+    def emit(self, record):
+        tqdm.write(f"lci_tf: {self.format(record)}", file=sys.stderr)
+
+
+def _log_to_stderr():
+    log = logging.getLogger("lci_tf")
+    log.addHandler(_AboveTheBar())
+    log.setLevel(logging.INFO)
+    log.propagate = False

@@ -1,0 +1,203 @@
+"""Is a data set what one thinks it is? Reads all of it once, file by file, and decodes it once as a training would."""
+
+import collections
+import concurrent.futures
+import dataclasses
+import hashlib
+import io
+import os
+import pathlib
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+from tqdm import tqdm
+
+from lci_tf import decoding, images, pictures
+from lci_tf.data import pipeline
+from lci_tf.data.input_report import InputReport
+from lci_tf.data.source import ImageFiles, IndexedSource, Source
+
+_SAMPLES = 40  # in the montage
+_EXIF_ORIENTATION = 0x0112
+
+
+@dataclasses.dataclass
+class Findings:
+    """What was found in one split.
+
+    Attributes:
+      count: images, the unreadable included.
+      label_counts: images of each class, or with each attribute.
+      sizes: (width, height) of the upright image -> images; only of those with a readable header.
+      formats: for instance `"JPEG"`, `"PNG, grey"` -> images.
+      orientations: EXIF orientation other than upright -> images.
+      unreadable: image number -> where it is and why.
+      duplicates: lists of the places of images with the same content.
+      digests: content -> place of its first image, to compare splits.
+      mean: float [crop, crop, 3], the mean of the centre crops, 0…255.
+      samples: some images as stored, encoded or as pixels.
+    """
+
+    count: int = 0
+    label_counts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    sizes: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    formats: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    orientations: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    unreadable: dict[int, str] = dataclasses.field(default_factory=dict)
+    duplicates: list[list[str]] = dataclasses.field(default_factory=list)
+    digests: dict[bytes, str] = dataclasses.field(default_factory=dict)
+    mean: np.ndarray | None = None
+    samples: list[bytes | np.ndarray] = dataclasses.field(default_factory=list)
+
+
+def inspect(source: Source, crops: pipeline.Crops, seed: int = 0) -> Findings:
+    """Reads and decodes every image of the source. Shows two progress bars."""
+    findings = Findings()
+    _look_at_contents(source, findings, random.Random(seed))
+    _decode_all(source, crops, findings)
+    return findings
+
+
+def problems(findings: Findings, crops: pipeline.Crops, max_bad_images: float, batch_size: int) -> list[str]:
+    """What would spoil a training, a sentence each."""
+    found = []
+    limit = max_bad_images * findings.count if max_bad_images < 1 else max_bad_images
+    if len(findings.unreadable) > limit:
+        found.append(f"{len(findings.unreadable):,} of {findings.count:,} images cannot be read, "
+                     f"more than --max_bad_images={max_bad_images:g} allows")  # fmt: skip
+    small = sum(n for size, n in findings.sizes.items() if min(size) < crops.crop_size)
+    if small > findings.count / 2:
+        found.append(f"{small:,} of {findings.count:,} images are smaller than the {crops.crop_size}-pixel crop")
+    repeated = sum(len(places) - 1 for places in findings.duplicates)
+    if repeated > findings.count / 10:
+        found.append(f"{repeated:,} of {findings.count:,} images are copies of others")
+    if findings.count < batch_size:
+        found.append(f"{findings.count:,} images do not fill a batch of {batch_size}")
+    return found
+
+
+def shared_images(findings: dict[str, Findings]) -> dict[tuple[str, str], list[str]]:
+    """Images that stand in two splits: (split, split) -> their places in the second."""
+    shared = {}
+    splits = list(findings)
+    for i, first in enumerate(splits):
+        for second in splits[i + 1 :]:
+            both = findings[first].digests.keys() & findings[second].digests.keys()
+            if both:
+                shared[first, second] = sorted(findings[second].digests[digest] for digest in both)
+    return shared
+
+
+def montage(findings: Findings, crops: pipeline.Crops, seed: int = 0) -> np.ndarray:
+    """Images as they are stored beside random views of the same ones."""
+    side, stored, seen = max(96, crops.crop_size), [], []
+    views = np.random.default_rng(seed).random([len(findings.samples), 1, 3]).astype(np.float32)
+    for contents, view in zip(findings.samples, views, strict=True):
+        try:
+            image = images.pixels(tf.constant(contents))
+        except tf.errors.InvalidArgumentError:
+            continue
+        crop = images.crop(image, tf.constant(view), crops.crop_size, crops.resize)[0].numpy()
+        stored.append(pictures.fit(image.numpy(), side))
+        seen.append(pictures.fit(crop, side))
+    columns = 5 if len(stored) <= 20 else 8
+    return pictures.side_by_side({
+        "as stored": pictures.grid(np.stack(stored), columns),
+        f"as a training sees them: {crops.crop_size}-pixel crops": pictures.grid(np.stack(seen), columns),
+    })  # fmt: skip
+
+
+def _look_at_contents(source, findings, rng):
+    """Formats, sizes, orientations and copies, from the stored bytes; labels."""
+    first_place: dict[bytes, list[str]] = {}
+    bar = tqdm(_contents(source), total=source.count, desc=f"reading {source.split}", unit=" images", leave=False)
+    for index, (contents, label) in enumerate(bar):
+        findings.count += 1
+        if label is not None:
+            _count_label(source, label, findings.label_counts)
+        if contents is None:
+            continue
+        digest, size, kind, orientation = _facts(contents)
+        first_place.setdefault(digest, []).append(source.where(index))
+        if size is not None:
+            findings.sizes[size] += 1
+            findings.formats[kind] += 1
+        if orientation > 1:
+            findings.orientations[orientation] += 1
+        if len(findings.samples) < _SAMPLES:
+            findings.samples.append(contents)
+        elif (place := rng.randrange(index + 1)) < _SAMPLES:  # each image is equally likely to be a sample
+            findings.samples[place] = contents
+    findings.digests = {digest: places[0] for digest, places in first_place.items()}
+    findings.duplicates = [places for places in first_place.values() if len(places) > 1]
+
+
+def _contents(source: Source) -> Iterator[tuple[bytes | np.ndarray | None, np.ndarray | None]]:
+    """(contents, label) of all images in order; contents are None where a file cannot be read."""
+    if isinstance(source, ImageFiles):
+
+        def read(path):
+            try:
+                return pathlib.Path(path).read_bytes()
+            except OSError:
+                return None
+
+        with concurrent.futures.ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
+            # In portions: `map` would read everything ahead of a slow consumer.
+            for first in range(0, source.count, 1000):
+                paths = source.paths[first : first + 1000]
+                labels = [None] * len(paths) if source.labels is None else source.labels[first : first + 1000]
+                yield from zip(pool.map(read, paths), labels, strict=True)
+    else:
+        rows = source.stream() if not isinstance(source, IndexedSource) else _indexed_rows(source)
+        for row in rows.as_numpy_iterator():
+            yield row["image"], row.get("label")
+
+
+def _indexed_rows(source):
+    return tf.data.Dataset.range(source.count).batch(64).map(source.rows).unbatch()
+
+
+def _count_label(source, label, counts):
+    if source.label_kind == "class":
+        counts[source.label_names[label]] += 1
+    else:
+        counts.update(source.label_names[i] for i in np.flatnonzero(label == 1))
+
+
+def _facts(contents):
+    """(digest, upright size or None, kind, EXIF orientation)"""
+    if isinstance(contents, np.ndarray):
+        height, width, _ = contents.shape
+        return hashlib.blake2b(contents.tobytes(), digest_size=16).digest(), (width, height), "pixels", 1
+    digest = hashlib.blake2b(contents, digest_size=16).digest()
+    try:
+        with decoding.header_of(contents) as image:
+            kind = "JPEG" if image.format == "MPO" else image.format
+            colours = {"RGB": "", "L": ", grey", "RGBA": ", RGBA", "P": ", palette", "CMYK": ", CMYK"}
+            kind += colours.get(image.mode, f", {image.mode}")
+            orientation = image.getexif().get(_EXIF_ORIENTATION, 1) if image.format in ("JPEG", "MPO") else 1
+            size = image.size[::-1] if orientation >= 5 else image.size
+            return digest, size, kind, orientation
+    except Exception:  # Pillow raises what it likes on broken headers; decoding names the file
+        return digest, None, None, 1
+
+
+def _decode_all(source, crops, findings):
+    """The mean image, and which images cannot be decoded."""
+    report = InputReport(source, max_bad_images=float("inf"))
+    batches = pipeline.evaluation_batches(source, crops, batch_size=64, report=report)
+    total = np.zeros([crops.crop_size, crops.crop_size, 3])
+    valid = 0
+    with tqdm(total=findings.count, desc=f"decoding {source.split}", unit=" images", leave=False) as bar:
+        with report.one_line_errors():
+            for batch in batches:
+                total += tf.reduce_sum(batch["image"][:, 0], axis=0).numpy()
+                valid += int(tf.reduce_sum(tf.cast(batch["valid"], tf.int32)))
+                bar.update(int(batch["valid"].shape[0]))
+    findings.unreadable = report.unreadable
+    # Unreadable images are zero, which is grey here and adds nothing to the sum.
+    findings.mean = (total / max(valid, 1) + 1.0) * 127.5

@@ -1,0 +1,215 @@
+"""The paper's settings per data set, and where each comes from.
+
+A setting is the paper's where the paper gives one, else the authors' (their TensorFlow 1 release), else ours; which of
+them is part of the value. The places named are in "Steering Self-Supervised Feature Learning Beyond Local Pixel
+Statistics", CVPR 2020.
+"""
+
+import dataclasses
+from typing import Any
+
+from lci_tf.errors import InputError
+
+TRANSFORMS = ("rot", "warp", "lci")
+
+
+def _setting(help: str, group: str):
+    return dataclasses.field(metadata={"help": help, "group": group})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a pre-training does."""
+
+    crop_size: int = _setting("side of the square that C sees, in pixels", "Images")
+    margin: int = _setting("transformations are made on the crop plus this, then cut to it at a random place", "Images")
+    resize: int = _setting("short side of the image before a crop is cut; smaller images are not enlarged", "Images")
+    batch_size: int = _setting("source images per step, over all replicas", "Training")
+    epochs: int = _setting("passes over the data set", "Training")
+    learning_rate: float = _setting("of C, at the start", "Training")
+    final_learning_rate: float = _setting("of C, at the end of the cosine", "Training")
+    beta_1: float = _setting("of C's AdamW", "Training")
+    beta_2: float = _setting("of C's AdamW", "Training")
+    weight_decay: float = _setting("share of a weight of C lost per step, at the start of the cosine", "Training")
+    transforms: tuple[str, ...] = _setting(f"which to tell apart, of {','.join(TRANSFORMS)}", "Transformations")
+    warp_grid: int = _setting("control points of the warp along each side", "Transformations")
+    warp_strength: float = _setting("largest shift of a control point, as a share of the image", "Transformations")
+    tilt: float = _setting("half of each class is turned by at most this, in half turns", "Transformations")
+    patch_size: int = _setting("side of the patch that is inpainted", "Limited context inpainting")
+    border: int = _setting("pixels at the patch's edge that F sees", "Limited context inpainting")
+    noise_scale: float = _setting("standard deviation of the noise in its centre", "Limited context inpainting")
+    border_weight: float = _setting("λ_border, for keeping the border", "Limited context inpainting")
+    autoencoding_weight: float = _setting("λ_AE, for autoencoding patches", "Limited context inpainting")
+    inpainter_learning_rate: float = _setting("of F", "Limited context inpainting")
+    discriminator_learning_rate: float = _setting("of D", "Limited context inpainting")
+    adversarial_beta_1: float = _setting("of F's and D's Adam", "Limited context inpainting")
+    deep_inpainter: bool = _setting("F and D with the layers in parentheses in their tables",
+                                    "Limited context inpainting")  # fmt: skip
+
+    def check(self, replicas: int = 1) -> None:
+        """Raises `InputError` if the settings contradict each other."""
+        for name in ("crop_size", "batch_size", "epochs", "warp_grid", "patch_size", "border"):
+            _require(getattr(self, name) >= 1, f"--{name}={getattr(self, name)}: must be at least 1")
+        for name in ("learning_rate", "final_learning_rate", "inpainter_learning_rate", "discriminator_learning_rate"):
+            _require(getattr(self, name) > 0, f"--{name}={getattr(self, name)}: must be above 0")
+        for name in ("margin", "weight_decay", "warp_strength", "tilt", "noise_scale"):
+            _require(getattr(self, name) >= 0, f"--{name}={getattr(self, name)}: must not be negative")
+        _require(self.transforms, "--transforms: is empty; C needs at least one transformation to tell from identity")
+        for name in self.transforms:
+            _require(name in TRANSFORMS, f"--transforms={name}: unknown; expected some of {','.join(TRANSFORMS)}")
+        _require(len(set(self.transforms)) == len(self.transforms), "--transforms: names a transformation twice")
+        _require(
+            self.resize >= self.crop_size + self.margin,
+            f"--resize={self.resize}: smaller than crop and margin together, {self.crop_size} + {self.margin} pixels",
+        )
+        _require(
+            self.patch_size <= self.crop_size,
+            f"--patch_size={self.patch_size}: larger than the crop of --crop_size={self.crop_size}",
+        )
+        _require(
+            2 * self.border < self.patch_size,
+            f"--border={self.border}: leaves no centre to inpaint in a patch of --patch_size={self.patch_size}",
+        )
+        halvings = 8 if self.deep_inpainter else 4
+        _require(
+            self.patch_size % halvings == 0,
+            f"--patch_size={self.patch_size}: F halves and doubles it, so it must be divisible by {halvings}",
+        )
+        _require(
+            self.batch_size % (2 * replicas) == 0,
+            f"--batch_size={self.batch_size}: must be divisible by two (D sees pairs)"
+            + (f" on each of {replicas} replicas, so by {2 * replicas}" if replicas > 1 else ""),
+        )
+
+
+def _require(holds, message):
+    if not holds:
+        raise InputError(message)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cited:
+    """A value, whose it is (`"paper"`, `"authors"` or `"ours"`), and where it stands or why it is so."""
+
+    value: Any
+    whose: str
+    where: str
+
+
+def _paper(value, where):
+    return Cited(value, "paper", where)
+
+
+def _authors(value, where):
+    return Cited(value, "authors", where)
+
+
+def _ours(value, where):
+    return Cited(value, "ours", where)
+
+
+_STL10 = {
+    "crop_size": _paper(64, "Ablation Experiments"),
+    "margin": _authors(16, "they cut 64 of 80 pixels after transforming"),
+    "resize": _paper(96, "the size of STL-10's images"),
+    "batch_size": _paper(64, "Ablation Experiments"),
+    "epochs": _paper(200, "Ablation Experiments"),
+    "learning_rate": _paper(3e-4, "Experiments"),
+    "final_learning_rate": _paper(3e-7, "Experiments"),
+    "beta_1": _paper(0.5, "Experiments"),
+    "beta_2": _paper(0.99, "Experiments"),
+    "weight_decay": _paper(1e-4, "Experiments"),
+    "transforms": _paper(("rot", "warp", "lci"), "eq. 1"),
+    "warp_grid": _ours(4, "a uniform grid; its number of points is not given"),
+    "warp_strength": _paper(0.1, "Random Warping"),
+    "tilt": _authors(0.07, "they turn half of each class by up to 0.07π"),
+    "patch_size": _paper(48, "Table 1, baseline"),
+    "border": _paper(2, "Experiments"),
+    "noise_scale": _paper(1.0, "eq. 3"),
+    "border_weight": _paper(50.0, "eq. 5"),
+    "autoencoding_weight": _paper(50.0, "Preventing Degenerate Learning"),
+    "inpainter_learning_rate": _paper(2e-4, "Experiments"),
+    "discriminator_learning_rate": _paper(2e-4, "Experiments"),
+    "adversarial_beta_1": _paper(0.5, "Experiments"),
+    "deep_inpainter": _paper(False, "Supplement, Tables 7 and 8"),
+}
+
+_CELEBA = {
+    **_STL10,
+    "crop_size": _paper(96, "Combination of Image Transformations"),
+    "margin": _ours(24, "a quarter of the crop, as on STL-10"),
+    "resize": _ours(144, "one and a half crops, as on STL-10"),
+    "batch_size": _ours(64, "as on STL-10"),
+    "epochs": _paper(100, "Combination of Image Transformations"),
+    "patch_size": _ours(72, "three quarters of the crop, as on STL-10"),
+}
+
+_IMAGENET = {
+    **_STL10,
+    "crop_size": _paper(128, "Unsupervised Feature Learning Benchmarks"),
+    "margin": _ours(32, "a quarter of the crop, as on STL-10"),
+    "resize": _ours(192, "one and a half crops, as on STL-10"),
+    "batch_size": _paper(96, "Unsupervised Feature Learning Benchmarks"),
+    "epochs": _paper(200, "Unsupervised Feature Learning Benchmarks"),
+    "patch_size": _ours(96, "three quarters of the crop, as on STL-10"),
+    "border": _paper(4, "Experiments"),
+    "deep_inpainter": _paper(True, "Supplement, Tables 7 and 8"),
+}
+
+# The paper does not train on these. What it says of STL-10 is where one would begin.
+_OTHER = {
+    **{name: cited if name not in ("crop_size", "batch_size", "epochs", "patch_size", "border", "deep_inpainter")
+       else _ours(cited.value, "as on STL-10") for name, cited in _STL10.items()},
+    "resize": _ours(96, "one and a half crops, so that a crop shows more than a texture"),
+}  # fmt: skip
+
+PRESETS: dict[str, dict[str, Cited]] = {"stl10": _STL10, "celeb_a": _CELEBA, "imagenet2012": _IMAGENET}
+
+
+def preset(dataset: str) -> dict[str, Cited]:
+    """The settings for a data set, by name; those for any other if it is none of the paper's."""
+    return PRESETS.get(dataset, _OTHER)
+
+
+def resolve(dataset: str, given: dict[str, Any]) -> Settings:
+    """The preset of `dataset` with what was `given` instead. A crop of another size takes what hangs on it along.
+
+    Where only `crop_size` is given, margin, resize and patch keep their share of the crop.
+    """
+    base = preset(dataset)
+    values = {name: cited.value for name, cited in base.items()}
+    unknown = given.keys() - values.keys()
+    if unknown:
+        raise InputError(f"unknown settings {', '.join(sorted(unknown))}; known are {', '.join(values)}")
+    if "crop_size" in given and given["crop_size"] != values["crop_size"]:
+        share = given["crop_size"] / values["crop_size"]
+        for name in ("margin", "resize", "patch_size"):
+            step = 8 if name == "patch_size" else 1  # F halves patches up to three times
+            values[name] = round(values[name] * share / step) * step
+    return Settings(**{**values, **given})
+
+
+def describe(dataset: str, settings: Settings) -> str:
+    """A line per setting: its value, and whose it is if not the paper's."""
+    lines = [f"Settings for {dataset} (unmarked ones are the paper's)"]
+    group = None
+    for field in dataclasses.fields(settings):
+        if field.metadata["group"] != group:
+            group = field.metadata["group"]
+            lines.append(f"  {group}")
+        value, cited = getattr(settings, field.name), preset(dataset)[field.name]
+        if value != cited.value:
+            whose = {"paper": "the paper's", "authors": "the authors'", "ours": "the preset's"}[cited.whose]
+            mark = f"! not {whose}, which is {_written(cited.value)} ({cited.where})"
+        elif cited.whose == "authors":
+            mark = f"* the authors' code: {cited.where}"
+        elif cited.whose == "ours":
+            mark = f"* ours: {cited.where}"
+        else:
+            mark = ""
+        lines.append(f"    {field.name:28s} {_written(value):14s} {mark}".rstrip())
+    return "\n".join(lines)
+
+
+def _written(value):
+    return ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)

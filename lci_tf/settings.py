@@ -1,0 +1,22 @@
+"""Shows the settings that a pre-training would use, and which of them are not the paper's."""
+
+from absl import flags
+
+from lci_tf import cli, presets, probe_protocols
+
+cli.define_dataset_flag()
+cli.define_settings_flags()
+flags.DEFINE_integer("replicas", 1, "devices that share a batch", lower_bound=1, module_name="Training")
+
+
+def main():
+    settings = cli.settings_from_flags()
+    settings.check(replicas=cli.FLAGS.replicas)
+    print(presets.describe(cli.FLAGS.dataset, settings))
+    for name, protocol in probe_protocols.PROTOCOLS.items():
+        if protocol.dataset == cli.FLAGS.dataset:
+            print(f"Linear probe {name!r}\n{probe_protocols.describe(protocol)}")
+
+
+if __name__ == "__main__":
+    cli.run(main, __doc__)
