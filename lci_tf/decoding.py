@@ -32,8 +32,7 @@ def decode(contents: tf.Tensor, short_side: float | None = None) -> tf.Tensor:
     Returns:
       uint8 [height, width, 3], with the EXIF orientation of JPEGs applied.
     """
-    is_jpeg = tf.equal(tf.strings.substr(contents, 0, 3), b"\xff\xd8\xff")
-    image = tf.cond(is_jpeg, lambda: _decode_jpeg(contents, short_side), lambda: _decode_other(contents))
+    image = tf.cond(_is_jpeg(contents), lambda: _decode_jpeg(contents, short_side), lambda: _decode_other(contents))
     return tf.ensure_shape(image, [None, None, 3])
 
 
@@ -43,10 +42,16 @@ def decode_plain_jpeg(contents: tf.Tensor, largest: float) -> tf.Tensor:
     With the short side, the whole is bounded: JPEG has no side above 65,535. For a small image every operation here
     counts, which is why EXIF is looked for in all of the file instead of in a copy of its beginning.
     """
-    short = tf.reduce_min(tf.io.extract_jpeg_shape(contents)[:2])
+    # Asked before the library is, which would complain to the terminal.
+    with tf.control_dependencies([tf.debugging.Assert(_is_jpeg(contents), ["not a JPEG"])]):
+        short = tf.reduce_min(tf.io.extract_jpeg_shape(contents)[:2])
     plain = (short <= math.floor(largest)) & ~_has_exif(contents)
     with tf.control_dependencies([tf.debugging.Assert(plain, ["not a plain JPEG"])]):
         return tf.io.decode_jpeg(contents, channels=3, dct_method=_DCT)
+
+
+def _is_jpeg(contents):
+    return tf.equal(tf.strings.substr(contents, 0, 3), b"\xff\xd8\xff")
 
 
 def _decode_jpeg(contents, short_side):

@@ -27,12 +27,16 @@ def find(data_dir: pathlib.Path | None) -> Splits:
 def _find_official(data_dir, attribute_list):
     """A count, a line of names, then a line per file with -1 or 1 for each name."""
     lines = attribute_list.read_text().splitlines()
+    if len(lines) < 3:
+        raise InputError(f"{attribute_list}: expected a count, a line of attribute names, and a line per image")
     names = tuple(lines[1].split())
     files, values = [], []
     for number, line in enumerate(lines[2:], start=3):
+        if not line.strip():
+            continue
         file, *row = line.split()
         if len(row) != len(names) or not set(row) <= {"1", "-1"}:
-            raise InputError(f"{attribute_list}, line {number}: expected {len(names)} values of 1 or -1")
+            raise InputError(f"{attribute_list}, line {number}: expected {len(names)} values of 1 or -1, got {line!r}")
         files.append(file)
         values.append(row)
     labels = (np.array(values, np.int8).reshape(-1, len(names)) == 1).astype(np.int8)
@@ -45,24 +49,45 @@ def _find_official(data_dir, attribute_list):
     partition = next((f for sub in ("", "Eval") if (f := data_dir / sub / "list_eval_partition.txt").is_file()), None)
     if partition is None:
         return {"all": lambda: _source("all", paths, labels, names)}
-    part_of = dict(line.split() for line in partition.read_text().splitlines() if line.strip())
-    part = np.array([int(part_of.get(file, -1)) for file in files])
-    return {
+    part_of = _read_partition(partition)
+    part = np.array([part_of.get(file, -1) for file in files])
+    splits = {
         split: lambda split=split, of_split=part == number: _source(split, paths[of_split], labels[of_split], names)
         for split, number in OFFICIAL_SPLITS.items()
+        if number in part
     }
+    if not splits:
+        raise InputError(f"{partition}: has none of the images in {attribute_list}")
+    return splits
+
+
+def _read_partition(path):
+    """A line per file, with the number of its split behind it."""
+    part_of = {}
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if not line.strip():
+            continue
+        file, *part = line.split()
+        if part not in (["0"], ["1"], ["2"]):
+            raise InputError(f"{path}, line {number}: expected a file and 0, 1 or 2, got {line!r}")
+        part_of[file] = int(part[0])
+    return part_of
 
 
 def _find_csv(data_dir, table):
     """Columns `split` and `file`, perhaps `identity`, and one of 0 or 1 for each attribute."""
     with table.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    if not rows or not {"split", "file"} <= rows[0].keys():
-        raise InputError(f"{table}: expected columns split, file and one per attribute")
-    names = tuple(name for name in rows[0] if name not in ("split", "file", "identity"))
+        reader = csv.DictReader(file)
+        rows, columns = list(reader), reader.fieldnames or ()
+    names = tuple(name for name in columns if name not in ("split", "file", "identity"))
+    if not names or not {"split", "file"} <= set(columns):
+        raise InputError(f"{table}: expected columns split, file and one per attribute, got {', '.join(columns)}")
+    if not rows:
+        raise InputError(f"{table}: lists no image")
     for number, row in enumerate(rows, start=2):
-        if not {row[name] for name in names} <= {"0", "1"}:
-            raise InputError(f"{table}, line {number}: expected 0 or 1 for every attribute")
+        # What a line has too much of, the reader puts under None.
+        if None in row or not {row[name] for name in names} <= {"0", "1"}:
+            raise InputError(f"{table}, line {number}: expected 0 or 1 for each of {len(names)} attributes")
 
     def opener(split):
         of_split = [row for row in rows if row["split"] == split]

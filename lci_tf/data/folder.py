@@ -23,10 +23,21 @@ def find(data_dir: pathlib.Path | None) -> Splits:
     splits = [name for name in SPLITS if (data_dir / name).is_dir()]
     if not splits:
         return {"all": lambda: open_folder(data_dir, split="all")}
-    return {name: lambda name=name: open_folder(data_dir / name, split=name) for name in splits}
+    notes = _notes_on_folders_beside(splits, data_dir)
+    return {name: lambda name=name: open_folder(data_dir / name, split=name, notes=notes) for name in splits}
 
 
-def open_folder(folder: pathlib.Path, split: str, name: str = "folder") -> ImageFiles:
+def _notes_on_folders_beside(splits, data_dir):
+    """Those who have classes `bus`, `car` and `train` should be told that the last is taken for a split."""
+    with os.scandir(data_dir) as entries:
+        beside = sorted(e.name for e in entries if e.is_dir() and e.name not in splits and not e.name.startswith("."))
+    if not beside:
+        return ()
+    return (f"{data_dir}: {' and '.join(splits)} taken for splits; not looked at: {', '.join(beside[:5])}"
+            + (f" and {len(beside) - 5} more" if len(beside) > 5 else ""),)  # fmt: skip
+
+
+def open_folder(folder: pathlib.Path, split: str, name: str = "folder", notes: tuple[str, ...] = ()) -> ImageFiles:
     """All images below `folder`.
 
     If every image lies in one of two or more subfolders, the subfolder (the first level below `folder`) is its
@@ -36,10 +47,9 @@ def open_folder(folder: pathlib.Path, split: str, name: str = "folder") -> Image
     if not paths:
         found = f"{len(others)} other files, such as {others[0]}" if others else "nothing"
         raise InputError(f"--data_dir: no images in {folder}; expected {', '.join(sorted(READ))}, found {found}")
-    notes = ()
     if others:
-        notes = (f"{len(others):,} files in {folder} are not images by their name and were passed over, "
-                 f"such as {others[0]}",)  # fmt: skip
+        notes += (f"{len(others):,} files in {folder} are not images by their name and were passed over, "
+                  f"such as {others[0]}",)  # fmt: skip
     labels, names = _labels_by_folder(paths, len(str(folder)) + 1)
     return ImageFiles(
         name=name,
@@ -57,11 +67,16 @@ def list_images(folder: pathlib.Path) -> tuple[list[str], list[str]]:
     """Paths of images, and of files that are none, below `folder`, each sorted.
 
     No file is touched: on 300,000 files asking each for its size would take minutes on a network disk. Hidden files
-    and folders are not looked at.
+    and folders are not looked at. Links to folders are followed, but none is listed twice: a link may lead back.
     """
-    images, others, folders = [], [], [str(folder)]
+    images, others, folders, seen = [], [], [str(folder)], set()
     while folders:
-        with os.scandir(folders.pop()) as entries:
+        path = folders.pop()
+        real = os.path.realpath(path)
+        if real in seen:
+            continue
+        seen.add(real)
+        with os.scandir(path) as entries:
             for entry in entries:
                 if entry.name.startswith("."):
                     continue

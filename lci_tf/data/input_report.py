@@ -10,6 +10,7 @@ import tensorflow as tf
 from lci_tf.data.source import Source
 from lci_tf.errors import InputError
 
+_LIMIT_IN_A_STREAM = 100  # unreadable images, where a share of an unknown number is asked for
 log = logging.getLogger("lci_tf")
 
 
@@ -28,7 +29,6 @@ class InputReport:
         self.failure: InputError | None = None
         self._source = source
         self._max_bad_images = max_bad_images
-        self._seen = 0
         self._lock = threading.Lock()
 
     def note(self, indices: np.ndarray, images: np.ndarray, valid: np.ndarray, enlarged: np.ndarray) -> np.ndarray:
@@ -43,23 +43,28 @@ class InputReport:
                     why = f"{self._source.where(index)} {self._source.why_unreadable(image)}"
                     self.unreadable[index] = why
                     log.warning("left out: %s", why)
-            self._stop_if_too_many(indices if not valid.any() else ())
+            self._stop_if_too_many()
         return np.zeros([], np.bool_)
 
-    def _stop_if_too_many(self, chunk_of_nothing_else):
+    def give_up(self, indices: np.ndarray) -> np.ndarray:
+        """For a training chunk of which nothing can be read, so that nothing can stand in."""
+        self._fail(f"none of {len(indices)} images in a row can be read; {self.unreadable[int(indices[-1])]}")
+
+    def _stop_if_too_many(self):
         count, limit = self._source.count, self._max_bad_images
-        if limit < 1 and count is not None:
-            limit = limit * count
-        elif limit < 1:
-            limit = 100  # of a stream of unknown length
+        if limit < 1:
+            limit = _LIMIT_IN_A_STREAM if count is None else limit * count
         if len(self.unreadable) > limit:
             of = "" if count is None else f" of {count:,}"
             last = list(self.unreadable.values())[-1]
-            self.failure = InputError(
+            self._fail(
                 f"{len(self.unreadable):,}{of} images cannot be read, more than --max_bad_images="
                 f"{self._max_bad_images:g} allows; the last: {last}"
             )
-            raise self.failure
+
+    def _fail(self, message):
+        self.failure = InputError(message)
+        raise self.failure
 
     @contextlib.contextmanager
     def one_line_errors(self):

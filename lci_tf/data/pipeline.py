@@ -73,8 +73,14 @@ def training_batches(
         return rows, draws.uniform(seed, draws.VIEW, step, batch_size, (1, 3))[slot : slot + chunk]
 
     def finish(rows, crop, valid):
-        crop = tf.cond(tf.reduce_all(valid), lambda: crop, lambda: _fill_gaps(crop, valid))
-        return {**rows, "image": crop[:, 0]}
+        def give_up():
+            return tf.ensure_shape(tf.numpy_function(report.give_up, [rows["index"]], crop.dtype), crop.shape)
+
+        whole = tf.case(
+            [(tf.reduce_all(valid), lambda: crop), (tf.reduce_any(valid), lambda: _fill_gaps(crop, valid))],
+            default=give_up,
+        )
+        return {**rows, "image": whole[:, 0]}
 
     first = start_step * batch_size + worker.index * part
     chunks = _chunks_forever(source, first, chunk, part, batch_size, seed).map(random_views)

@@ -20,8 +20,9 @@ def find(data_dir: pathlib.Path | None) -> Splits:
         splits = _find_binaries(place)
         if splits:
             return splits
-    if any((data_dir / split).is_dir() for split in folder.SPLITS):
-        return _find_class_folders(data_dir)
+    splits = _find_class_folders(data_dir)
+    if splits:
+        return splits
     if tfds_sets.is_prepared("stl10", data_dir):
         return tfds_sets.find("stl10", data_dir)
     raise InputError(
@@ -73,18 +74,27 @@ def read_folds(place: pathlib.Path) -> list[np.ndarray]:
     path = place / "fold_indices.txt"
     if not path.is_file():
         raise InputError(f"{path}: no such file; it comes with the official binaries")
-    return [np.array(line.split(), np.int64) for line in path.read_text().splitlines() if line.strip()]
+    try:
+        return [np.array(line.split(), np.int64) for line in path.read_text().splitlines() if line.strip()]
+    except ValueError as error:
+        raise InputError(f"{path}: expected a line of image numbers per fold ({error})") from None
 
 
 def _find_class_folders(data_dir):
-    def opener(split):
+    def opener(split, place):
         def open_checked():
-            source = folder.open_folder(data_dir / split, split=split, name="stl10")
+            source = folder.open_folder(place, split=split, name="stl10")
             if source.label_kind == "class" and source.label_names != CLASSES:
-                raise InputError(f"{data_dir / split}: classes are {', '.join(source.label_names)}; "
+                raise InputError(f"{place}: classes are {', '.join(source.label_names)}; "
                                  f"STL-10's are {', '.join(CLASSES)}")  # fmt: skip
             return source
 
         return open_checked
 
-    return {split: opener(split) for split in ("unlabelled", *folder.SPLITS) if (data_dir / split).is_dir()}
+    folders = {"unlabelled": ("unlabelled", "unlabeled"), **{split: (split,) for split in folder.SPLITS}}
+    return {
+        split: opener(split, data_dir / name)
+        for split, names in folders.items()
+        for name in names
+        if (data_dir / name).is_dir()
+    }

@@ -1,9 +1,11 @@
-"""A data set that the program draws itself: six balls in a landscape, arranged in one of ten ways.
+"""A data set that the program draws itself: balls in a landscape, six of them arranged in one of ten ways.
 
 It is for trying things out: nothing to download, seconds to make. Sky, ground, light and shadow give every scene an up
 and a down. All classes share their colours, sizes, parts and textures, and differ only in how the whole is arranged:
-so features that see global arrangement have something to learn here, and a linear probe has something to measure,
-while statistics of small neighbourhoods do not suffice.
+so features that see global arrangement have something to learn here, and a linear probe has something to measure.
+
+The figure's balls are of one hue, and smaller ones of another hue float about, whatever the class: an eye tells them
+apart at once, while the mere amount of ball and edge in a place says little about the class.
 """
 
 import functools
@@ -21,48 +23,35 @@ _COUNTS = {"train": 5000, "test": 1000}
 _SEEDS = {"train": 1, "test": 2}
 _IMAGES_PER_CHUNK = 125  # small enough for the processor's caches
 _THREADS = 2
+_LOOSE_BALLS = 15
 
+# One diameter up, and the height of a ball that rests between two others.
+_UP, _REST = 1, np.sqrt(0.75)
 
-def _rows(*rows_from_below):
-    """Slots from the places along x of each row; rows are as high as balls stacked straight."""
-    return [(x, row) for row, places in enumerate(rows_from_below) for x in places]
-
-
-def _arc(angles_in_degrees, radius):
-    angles = np.deg2rad(angles_in_degrees)
-    return np.stack([np.cos(angles), np.sin(angles)], -1) * radius
-
-
-_PYRAMID = np.array(_rows((-1, 0, 1), (-0.5, 0.5), (0,))) * [1, np.sqrt(0.75)]
-_ARCH = _arc(np.arange(0, 181, 36), radius=0.5 / np.sin(np.deg2rad(18)))
-_UPSIDE_DOWN = [1, -1]
-
-# Where the six balls are, (to the right, up), in diameters. Neighbours are one diameter apart in every arrangement.
-# Mirroring, which training does, must not turn a class into another: each is symmetric, but for the diagonal, which
-# rises to either side.
+# Where the six balls are, (to the right, upwards), in diameters. Neighbours are one diameter apart in every
+# arrangement. Each is symmetric, because training mirrors images, and that must not turn a class into another.
 _ARRANGEMENTS = {
-    "pyramid": _PYRAMID,
-    "funnel": _PYRAMID * _UPSIDE_DOWN,
-    "wall": _rows((-1, 0, 1), (-1, 0, 1)),
-    "tower": _rows((-0.5, 0.5), (-0.5, 0.5), (-0.5, 0.5)),
-    "gate": _rows((-1, 1), (-1, 1), (-1, 1)),
-    "ring": _arc(np.arange(0, 360, 60), radius=1),
-    "arch": _ARCH,
-    "cup": _ARCH * _UPSIDE_DOWN,
-    "cross": _rows((0,), (0,), (-1, 0, 1), (0,)),
-    "diagonal": np.arange(-2.5, 3)[:, None] * [np.sqrt(0.5), np.sqrt(0.5)],
+    "pyramid": [(-1, 0), (0, 0), (1, 0), (-0.5, _REST), (0.5, _REST), (0, 2 * _REST)],
+    "funnel": [(-1, 0), (0, 0), (1, 0), (-0.5, -_REST), (0.5, -_REST), (0, -2 * _REST)],
+    "wall": [(-1, 0), (0, 0), (1, 0), (-1, _UP), (0, _UP), (1, _UP)],
+    "tower": [(-0.5, 0), (0.5, 0), (-0.5, _UP), (0.5, _UP), (-0.5, 2 * _UP), (0.5, 2 * _UP)],
+    "gate": [(-1, 0), (1, 0), (-1, _UP), (1, _UP), (-1, 2 * _UP), (1, 2 * _UP)],
+    "ring": [(-0.5, 0), (0.5, 0), (-1, _REST), (1, _REST), (-0.5, 2 * _REST), (0.5, 2 * _REST)],
+    "arch": [(-1, 0), (1, 0), (-1, _UP), (1, _UP), (-0.5, _UP + _REST), (0.5, _UP + _REST)],
+    "cup": [(-1, 0), (1, 0), (-1, -_UP), (1, -_UP), (-0.5, -_UP - _REST), (0.5, -_UP - _REST)],
+    "cross": [(0, 0), (0, _UP), (-1, 2 * _UP), (0, 2 * _UP), (1, 2 * _UP), (0, 3 * _UP)],
+    "hourglass": [(-0.5, 0), (0.5, 0), (0, _REST), (0, _UP + _REST), (-0.5, _UP + 2 * _REST), (0.5, _UP + 2 * _REST)],
 }
 CLASSES = tuple(_ARRANGEMENTS)
 
 
-def _standing(slots):
-    """From below upwards, as they are painted, with the lowest ball on the ground."""
-    slots = np.array(slots, np.float32)
-    slots = slots[np.argsort(slots[:, 1], kind="stable")]
+def _centred(slots):
+    """Relative to the middle of the whole, and from below upwards, as the balls are painted."""
+    slots = np.array(sorted(slots, key=lambda slot: slot[1]))
     return slots - (slots.min(0) + slots.max(0)) / 2
 
 
-_SLOTS = np.stack([_standing(slots) for slots in _ARRANGEMENTS.values()]).astype(np.float32)
+_SLOTS = np.stack([_centred(slots) for slots in _ARRANGEMENTS.values()]).astype(np.float32)
 
 
 def draw(labels: np.ndarray, seed: int) -> np.ndarray:
@@ -70,7 +59,7 @@ def draw(labels: np.ndarray, seed: int) -> np.ndarray:
 
     Args:
       labels: integers [n], numbers in `CLASSES`.
-      seed: of everything else. Image i depends on the seed, i and its own label, not on the other labels.
+      seed: of everything else. Image i depends on the seed, on i and on its own label, not on the other labels.
 
     Returns:
       uint8 [n, 96, 96, 3].
@@ -80,12 +69,54 @@ def draw(labels: np.ndarray, seed: int) -> np.ndarray:
 
     def draw_chunk(start):
         chunk = slice(start, start + _IMAGES_PER_CHUNK)
-        slots = _SLOTS[labels[chunk]]
-        images[chunk] = scenes.paint(slots, scenes.Dice(len(slots), (seed, start)))
+        dice = scenes.Dice(len(labels[chunk]), (seed, start))
+        hue = dice.uniform(0, 1, 1)
+        figure = _figure(_SLOTS[labels[chunk]], hue, dice)
+        loose = _loose_balls(hue + dice.uniform(0.35, 0.65, 1), dice)
+        images[chunk] = scenes.paint(figure, loose, dice)
 
     with futures.ThreadPoolExecutor(_THREADS) as threads:
         list(threads.map(draw_chunk, range(0, len(labels), _IMAGES_PER_CHUNK)))
     return images
+
+
+def _figure(slots, hue, dice):
+    """Balls in the slots [n, 6, 2], leaning a little; the middle of the whole is near the middle of the image."""
+    balls = slots.shape[1]
+    slots = slots + dice.uniform(-0.07, 0.07, balls, 2)
+    lean = dice.uniform(-0.22, 0.22, 1)
+    right = np.cos(lean) * slots[..., 0] + np.sin(lean) * slots[..., 1]
+    up = np.cos(lean) * slots[..., 1] - np.sin(lean) * slots[..., 0]
+    diameter = dice.uniform(10.5, 15, 1)
+    return scenes.Balls(
+        x=SIDE / 2 + dice.uniform(-7, 7, 1) + diameter * right,
+        y=SIDE / 2 + dice.uniform(-7, 7, 1) - diameter * up,
+        radius=0.5 * diameter * dice.uniform(0.87, 1.1, balls),
+        largest_radius=8.25,
+        **_looks(hue, balls, dice),
+    )
+
+
+def _loose_balls(hue, dice):
+    return scenes.Balls(
+        x=dice.uniform(6, SIDE - 6, _LOOSE_BALLS),
+        y=dice.uniform(6, SIDE - 6, _LOOSE_BALLS),
+        radius=dice.uniform(3, 6, _LOOSE_BALLS),
+        largest_radius=6,
+        **_looks(hue, _LOOSE_BALLS, dice),
+    )
+
+
+def _looks(hue, balls, dice):
+    """Colours around a hue [n, 1], light and dark, and textures: as many balls of each, in random places."""
+    lightness = dice.uniform(0.45, 0.88, balls)
+    # Light marks on dark balls, dark marks on light ones.
+    mark_lightness = np.where(lightness < 0.68, np.float32(0.94), np.float32(0.42))
+    return {
+        "colour": scenes.colour(lightness, 0.13, hue + dice.uniform(-0.07, 0.07, balls)),
+        "mark_colour": scenes.colour(mark_lightness, 0.06, hue + dice.uniform(-0.1, 0.1, balls)),
+        "texture": np.argsort(dice.uniform(0, 1, balls), axis=1) % scenes.TEXTURES,
+    }
 
 
 @functools.lru_cache

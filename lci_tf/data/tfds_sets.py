@@ -19,7 +19,7 @@ ARCHIVES = {
     "voc/2007": "VOCtrainval_06-Nov-2007.tar and VOCtest_06-Nov-2007.tar",
     "voc/2012": "VOCtrainval_11-May-2012.tar",
 }
-# tfds names that come first, because one would pre-train on them.
+# Splits that come first, the best to pre-train on before the others.
 PREFERRED = ("unlabelled", "train", "trainval")
 
 
@@ -35,16 +35,15 @@ def is_prepared(name: str, data_dir: pathlib.Path | None) -> bool:
 def find(name: str, data_dir: pathlib.Path | None) -> Splits:
     """The splits of a prepared data set. Nothing is downloaded: that is `prepare`'s work."""
     place = data_dir or default_dir()
-    if not is_prepared(name, data_dir):
-        _builder(name, place)  # a name that does not exist is the better thing to complain of
-        archive = ARCHIVES.get(name, "its archive")
+    builder = _builder(name, place)
+    if not builder.is_prepared():
+        archive, dataset = ARCHIVES.get(name, "its archive"), _on_command_line(name)
         raise InputError(
-            f"--dataset={name}: not prepared in {place}; put {archive} into {place}/downloads/manual, or have network "
-            f"access, and run: python -m lci_tf.check_data --dataset={name} --download"
+            f"--dataset={dataset}: not prepared in {place}; put {archive} into {place}/downloads/manual, or have "
+            f"network access, and run: python -m lci_tf.check_data --dataset={dataset} --download"
             + ("" if data_dir is None else f" --data_dir={data_dir}")
         )
-    builder = _builder(name, place)
-    splits = sorted(builder.info.splits, key=lambda s: (s not in PREFERRED, s))
+    splits = sorted(builder.info.splits, key=lambda s: (PREFERRED.index(s) if s in PREFERRED else len(PREFERRED), s))
     return {split: lambda split=split: _open(name, builder, split) for split in splits}
 
 
@@ -57,9 +56,13 @@ def prepare(name: str, data_dir: pathlib.Path | None) -> None:
     except Exception as error:  # the network, the disk, a checksum, tfds's own assertions on manual archives
         raise InputError(
             f"--download: tensorflow-datasets could not prepare {name} ({type(error).__name__}: "
-            f"{str(error).splitlines()[0][:200]}); put {ARCHIVES.get(name, 'its archive')} into "
+            f"{_first_line(error)[:200]}); put {ARCHIVES.get(name, 'its archive')} into "
             f"{place}/downloads/manual and try again"
         ) from error
+
+
+def _on_command_line(name):
+    return name if name in ARCHIVES else f"tfds:{name}"
 
 
 def _builder(name, place):
@@ -67,11 +70,15 @@ def _builder(name, place):
 
     try:
         return tfds.builder(name, data_dir=place)
-    except (tfds.core.DatasetNotFoundError, ValueError) as error:
+    except (tfds.core.DatasetNotFoundError, ValueError, ImportError) as error:
         raise InputError(
-            f"--dataset: tensorflow-datasets has no {name!r} ({str(error).splitlines()[0]}); "
+            f"--dataset: tensorflow-datasets has no {name!r} ({_first_line(error)}); "
             "python -m lci_tf.check_data --help lists what --dataset takes"
         ) from None
+
+
+def _first_line(error):
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,7 +104,7 @@ def _open(name, builder, split):
     features = builder.info.features
     image_key = next((k for k, f in features.items() if isinstance(f, tfds.features.Image)), None)
     if image_key is None:
-        raise InputError(f"--dataset={name}: has no image among its features {', '.join(features)}")
+        raise InputError(f"--dataset={_on_command_line(name)}: has no image among its features {', '.join(features)}")
     kind, names, label = _labels(features, tfds)
     if split == "unlabelled":
         kind, names, label = "none", (), None
@@ -107,7 +114,7 @@ def _open(name, builder, split):
         return row if label is None else {**row, "label": label(example)}
 
     return TfdsSource(
-        name=name,
+        name=_on_command_line(name),
         split=split,
         count=builder.info.splits[split].num_examples,
         label_kind=kind,
@@ -120,8 +127,9 @@ def _open(name, builder, split):
 
 def _labels(features, tfds):
     """(kind, names, how to get the label) by what tfds declares: a class, attributes (CelebA), or objects (VOC)."""
-    if "attributes" in features and all(f.np_dtype == bool for f in features["attributes"].values()):
-        names = tuple(features["attributes"])
+    attributes = dict(features.items()).get("attributes")
+    if isinstance(attributes, tfds.features.FeaturesDict) and all(f.tf_dtype == tf.bool for f in attributes.values()):
+        names = tuple(attributes)
         return "multi-label", names, lambda e: tf.cast(tf.stack([e["attributes"][n] for n in names]), tf.int8)
     if "labels_no_difficult" in features:
         names = tuple(features["labels"].feature.names)

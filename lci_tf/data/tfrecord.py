@@ -20,11 +20,12 @@ def find(data_dir: pathlib.Path | None) -> Splits:
         raise InputError(f"--dataset=tfrecord needs --data_dir=DIR, a folder with TFRecord shards; got {data_dir}")
     shards: dict[str, list[str]] = {}
     for path in sorted(p for p in data_dir.iterdir() if "tfrecord" in p.name):
-        word = re.split(r"[-_.]", path.name)[0]
-        shards.setdefault(word if word in SPLITS else "all", []).append(str(path))
+        words = re.split(r"[-_.]", path.name)
+        shards.setdefault(next((w for w in words if w in SPLITS), "all"), []).append(str(path))
     if not shards:
         raise InputError(f"--data_dir={data_dir}: no file with 'tfrecord' in its name")
-    return {split: lambda split=split: _open(data_dir, split, shards[split]) for split in shards}
+    in_order = [split for split in ("train", "all", *SPLITS[1:]) if split in shards]
+    return {split: lambda split=split: _open(data_dir, split, shards[split]) for split in in_order}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,23 +55,23 @@ def _open(data_dir, split, shards):
         raise InputError(f"{shards[0]}: not a TFRecord file, or damaged") from None
     if first is None:
         raise InputError(f"{shards[0]}: holds no record")
-    features = tf.train.Example.FromString(first.numpy()).features.feature
-    image_key = next((k for k in IMAGE_KEYS if features[k].bytes_list.value), None)
+    features = dict(tf.train.Example.FromString(first.numpy()).features.feature)  # the message's map adds what it lacks
+    image_key = next((k for k in IMAGE_KEYS if k in features and features[k].bytes_list.value), None)
     if image_key is None:
         raise InputError(f"{shards[0]}: no encoded image under {', '.join(IMAGE_KEYS)}; found {', '.join(features)}")
-    label_key = next((k for k in LABEL_KEYS if features[k].int64_list.value), None)
+    label_key = next((k for k in LABEL_KEYS if k in features and features[k].int64_list.value), None)
     names_file = data_dir / "labels.txt"
     notes = ()
     if label_key and not names_file.is_file():
         notes = (f"labels are not used: {names_file}, with a class name per line, is missing",)
         label_key = None
-    names = tuple(names_file.read_text().split("\n")) if label_key else ()
+    names = names_file.read_text().splitlines() if label_key else []
     return TFRecords(
         name="tfrecord",
         split=split,
         count=None,
         label_kind="class" if label_key else "none",
-        label_names=tuple(n for n in names if n.strip()),
+        label_names=tuple(name.strip() for name in names if name.strip()),
         notes=notes,
         shards=shards,
         image_key=image_key,

@@ -25,6 +25,8 @@ def find(data_dir: pathlib.Path | None, year: str) -> Splits:
         if lists.is_dir():
             # Beside the lists of all images, the official archive has one per class (aeroplane_train.txt).
             found = [f.stem for f in lists.glob("*.txt") if f.stem.split("_")[0] not in CLASSES]
+            if not found:
+                raise InputError(f"{lists}: no list of images; expected trainval.txt, test.txt or the like")
             found.sort(key=lambda s: (PREFERRED.index(s) if s in PREFERRED else len(PREFERRED), s))
             return {split: lambda split=split, place=place: _open(name, place, split) for split in found}
     raise InputError(f"--data_dir={data_dir}: no VOC layout there; expected ImageSets/Main, Annotations, JPEGImages")
@@ -32,8 +34,10 @@ def find(data_dir: pathlib.Path | None, year: str) -> Splits:
 
 def _open(name, place, split):
     # A line holds an image, and in some lists a flag behind it.
-    lines = (place / "ImageSets" / "Main" / f"{split}.txt").read_text().splitlines()
-    numbers = [line.split()[0] for line in lines if line.strip()]
+    images = place / "ImageSets" / "Main" / f"{split}.txt"
+    numbers = [line.split()[0] for line in images.read_text().splitlines() if line.strip()]
+    if not numbers:
+        raise InputError(f"{images}: lists no image")
     return ImageFiles(
         name=name,
         split=split,

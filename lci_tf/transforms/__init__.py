@@ -1,0 +1,1 @@
+"""Image transformations, batched, as functions of images and random draws."""

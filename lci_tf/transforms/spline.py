@@ -1,0 +1,61 @@
+"""Polyharmonic spline interpolation, by tensorflow-addons where it exists, else the same in a few lines of our own.
+
+The only module that knows of tensorflow-addons: there is none for Python 3.12 and newer.
+"""
+
+import warnings
+
+import tensorflow as tf
+
+try:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its end-of-life notice, which our users can do nothing about
+        from tensorflow_addons.image import interpolate_spline as _addons_spline
+except ImportError:
+    _addons_spline = None
+
+
+def interpolate_spline(known_points: tf.Tensor, known_values: tf.Tensor, query_points: tf.Tensor) -> tf.Tensor:
+    """The smoothest surface through known values (Duchon's thin plate, order 2), read off at other points.
+
+    Args:
+      known_points: [batch, n, 2].
+      known_values: [batch, n, k].
+      query_points: [batch, m, 2].
+
+    Returns:
+      [batch, m, k].
+    """
+    if _addons_spline is not None:
+        return _addons_spline(known_points, known_values, query_points, order=2)
+    return solve_thin_plate(known_points, known_values, query_points)
+
+
+def solve_thin_plate(known_points: tf.Tensor, known_values: tf.Tensor, query_points: tf.Tensor) -> tf.Tensor:
+    """`interpolate_spline` without tensorflow-addons.
+
+    The surface is Σ w_i φ(|x - p_i|) plus a plane, where φ(r) = r² log r; w and the plane solve one linear system, in
+    which w may not pull on the plane.
+    """
+    plane = _with_one(known_points)
+    none = tf.zeros_like(plane[:, :3])
+    system = tf.concat(
+        [
+            tf.concat([_phi(known_points, known_points), plane], axis=2),
+            tf.concat([tf.linalg.matrix_transpose(plane), none], axis=2),
+        ],
+        axis=1,
+    )
+    right = tf.concat([known_values, tf.tile(tf.zeros_like(known_values[:, :1]), [1, 3, 1])], axis=1)
+    weights = tf.linalg.solve(system, right)
+    count = tf.shape(known_points)[1]
+    return _phi(query_points, known_points) @ weights[:, :count] + _with_one(query_points) @ weights[:, count:]
+
+
+def _with_one(points):
+    return tf.concat([points, tf.ones_like(points[..., :1])], axis=2)
+
+
+def _phi(a, b):
+    squared = tf.reduce_sum((a[:, :, tf.newaxis] - b[:, tf.newaxis]) ** 2, axis=-1)
+    return 0.5 * squared * tf.math.log(tf.maximum(squared, 1e-10))

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from lci_tf.data.source import IndexedSource
+from lci_tf.errors import InputError
+
+
+@pytest.fixture
+def write_png(tmp_path):
+    """Writes a PNG of random pixels below `tmp_path`, under any name, and returns the pixels."""
+    rng = np.random.default_rng(0)
+
+    def write(name, height=5, width=7):
+        pixels = rng.integers(0, 256, [height, width, 3], np.uint8)
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path, "PNG")
+        return pixels
+
+    return write
+
+
+@pytest.fixture
+def read_all():
+    """All of a source: a list of uint8 images, and a list of labels or None."""
+
+    def read(source):
+        if isinstance(source, IndexedSource):
+            rows = source.rows(tf.range(source.count, dtype=tf.int64))
+            rows = [{key: column[i] for key, column in rows.items()} for i in range(source.count)]
+        else:
+            rows = list(source.stream())
+        images = [source.read(row["image"]) for row in rows]
+        if source.is_encoded:
+            images = [tf.io.decode_image(image) for image in images]
+        labels = [row["label"].numpy().tolist() for row in rows] if "label" in rows[0] else None
+        return [image.numpy() for image in images], labels
+
+    return read
+
+
+@pytest.fixture
+def refusal():
+    """The message with which a call is refused, of which the commands make one line."""
+
+    def message(function, *arguments):
+        with pytest.raises(InputError) as caught:
+            function(*arguments)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    return message
