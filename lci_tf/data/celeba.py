@@ -95,7 +95,8 @@ def _find_csv(data_dir, table):
         labels = np.array([[row[name] for name in names] for row in of_split], np.int8)
         return lambda: _source(split, paths, labels, names)
 
-    return {split: opener(split) for split in dict.fromkeys(row["split"] for row in rows)}
+    splits = dict.fromkeys(row["split"] for row in rows)
+    return {split: opener(split) for split in sorted(splits, key=lambda split: split != "train")}
 
 
 def _source(split, paths, labels, names):

@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import tensorflow as tf
+from google.protobuf import message
 
 from lci_tf.data.folder import SPLITS
 from lci_tf.data.source import Splits, StreamSource
@@ -55,7 +56,10 @@ def _open(data_dir, split, shards):
         raise InputError(f"{shards[0]}: not a TFRecord file, or damaged") from None
     if first is None:
         raise InputError(f"{shards[0]}: holds no record")
-    features = dict(tf.train.Example.FromString(first.numpy()).features.feature)  # the message's map adds what it lacks
+    try:
+        features = dict(tf.train.Example.FromString(first.numpy()).features.feature)
+    except message.DecodeError:
+        raise InputError(f"{shards[0]}: its records are not of the type tf.train.Example") from None
     image_key = next((k for k in IMAGE_KEYS if k in features and features[k].bytes_list.value), None)
     if image_key is None:
         raise InputError(f"{shards[0]}: no encoded image under {', '.join(IMAGE_KEYS)}; found {', '.join(features)}")

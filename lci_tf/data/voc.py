@@ -23,8 +23,9 @@ def find(data_dir: pathlib.Path | None, year: str) -> Splits:
     for place in (data_dir, data_dir / f"VOC{year}", data_dir / "VOCdevkit" / f"VOC{year}"):
         lists = place / "ImageSets" / "Main"
         if lists.is_dir():
-            # Beside the lists of all images, the official archive has one per class (aeroplane_train.txt).
-            found = [f.stem for f in lists.glob("*.txt") if f.stem.split("_")[0] not in CLASSES]
+            # Beside the lists of all images, the official archive has some per class: aeroplane_val.txt, train_val.txt.
+            of_one_class = tuple(f"{c}_" for c in CLASSES)
+            found = [f.stem for f in lists.glob("*.txt") if not f.stem.startswith(of_one_class)]
             if not found:
                 raise InputError(f"{lists}: no list of images; expected trainval.txt, test.txt or the like")
             found.sort(key=lambda s: (PREFERRED.index(s) if s in PREFERRED else len(PREFERRED), s))
