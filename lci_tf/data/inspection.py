@@ -4,7 +4,6 @@ import collections
 import concurrent.futures
 import dataclasses
 import hashlib
-import io
 import os
 import pathlib
 import random
@@ -12,13 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
-from PIL import Image
 from tqdm import tqdm
 
 from lci_tf import decoding, images, pictures
 from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport
-from lci_tf.data.source import ImageFiles, IndexedSource, Source
+from lci_tf.data.source import ImageFiles, Source
 
 _SAMPLES = 40  # in the montage
 _EXIF_ORIENTATION = 0x0112
@@ -152,13 +150,8 @@ def _contents(source: Source) -> Iterator[tuple[bytes | np.ndarray | None, np.nd
                 labels = [None] * len(paths) if source.labels is None else source.labels[first : first + 1000]
                 yield from zip(pool.map(read, paths), labels, strict=True)
     else:
-        rows = source.stream() if not isinstance(source, IndexedSource) else _indexed_rows(source)
-        for row in rows.as_numpy_iterator():
+        for row in source.stream().as_numpy_iterator():
             yield row["image"], row.get("label")
-
-
-def _indexed_rows(source):
-    return tf.data.Dataset.range(source.count).batch(64).map(source.rows).unbatch()
 
 
 def _count_label(source, label, counts):
@@ -192,12 +185,12 @@ def _decode_all(source, crops, findings):
     batches = pipeline.evaluation_batches(source, crops, batch_size=64, report=report)
     total = np.zeros([crops.crop_size, crops.crop_size, 3])
     valid = 0
-    with tqdm(total=findings.count, desc=f"decoding {source.split}", unit=" images", leave=False) as bar:
-        with report.one_line_errors():
-            for batch in batches:
-                total += tf.reduce_sum(batch["image"][:, 0], axis=0).numpy()
-                valid += int(tf.reduce_sum(tf.cast(batch["valid"], tf.int32)))
-                bar.update(int(batch["valid"].shape[0]))
+    bar = tqdm(total=findings.count, desc=f"decoding {source.split}", unit=" images", leave=False)
+    with bar, report.one_line_errors():
+        for batch in batches:
+            readable = tf.boolean_mask(batch["image"][:, 0], batch["valid"])
+            total += tf.reduce_sum(readable, axis=0).numpy()
+            valid += int(readable.shape[0])
+            bar.update(int(batch["valid"].shape[0]))
     findings.unreadable = report.unreadable
-    # Unreadable images are zero, which is grey here and adds nothing to the sum.
     findings.mean = (total / max(valid, 1) + 1.0) * 127.5

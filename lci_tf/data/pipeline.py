@@ -35,8 +35,11 @@ class Crops:
 class Worker:
     """Which part of the global batch this process loads: part `index` of `count`."""
 
-    index: int = 0
-    count: int = 1
+    index: int
+    count: int
+
+
+ALONE = Worker(index=0, count=1)
 
 
 def training_batches(
@@ -46,7 +49,7 @@ def training_batches(
     seed: int,
     report: InputReport,
     start_step: int = 0,
-    worker: Worker = Worker(),
+    worker: Worker = ALONE,
 ) -> tf.data.Dataset:
     """Endless batches of random crops, half of them mirrored.
 
@@ -94,7 +97,7 @@ def evaluation_batches(
     batch_size: int,
     report: InputReport,
     views: str = "centre",
-    worker: Worker = Worker(),
+    worker: Worker = ALONE,
 ) -> tf.data.Dataset:
     """One pass in the stored order; with several workers, each sees every `worker.count`-th chunk of images.
 

@@ -49,6 +49,10 @@ class Source(abc.ABC):
         return image
 
     @abc.abstractmethod
+    def stream(self) -> tf.data.Dataset:
+        """One pass over all rows, always in the same order."""
+
+    @abc.abstractmethod
     def where(self, index: int) -> str:
         """Where image `index` comes from, for messages."""
 
@@ -64,13 +68,12 @@ class IndexedSource(Source):
     def rows(self, indices: tf.Tensor) -> Row:
         """int64 [n] to n rows. Must be cheap: it runs once a chunk; the reading is in `read`."""
 
+    def stream(self):
+        return tf.data.Dataset.range(self.count).batch(256).map(self.rows).unbatch()
+
 
 class StreamSource(Source):
-    """Images that come one after the other."""
-
-    @abc.abstractmethod
-    def stream(self) -> tf.data.Dataset:
-        """One pass over all rows, always in the same order."""
+    """Images that come one after the other, and only so."""
 
     def where(self, index: int) -> str:
         return f"image {index} of {self.name} {self.split}"

@@ -9,6 +9,7 @@ apart at once, while the mere amount of ball and edge in a place says little abo
 """
 
 import functools
+import os
 import pathlib
 from concurrent import futures
 
@@ -22,7 +23,6 @@ SIDE = scenes.SIDE
 _COUNTS = {"train": 5000, "test": 1000}
 _SEEDS = {"train": 1, "test": 2}
 _IMAGES_PER_CHUNK = 125  # small enough for the processor's caches
-_THREADS = 2
 _LOOSE_BALLS = 15
 
 # One diameter up, and the height of a ball that rests between two others.
@@ -75,7 +75,7 @@ def draw(labels: np.ndarray, seed: int) -> np.ndarray:
         loose = _loose_balls(hue + dice.uniform(0.35, 0.65, 1), dice)
         images[chunk] = scenes.paint(figure, loose, dice)
 
-    with futures.ThreadPoolExecutor(_THREADS) as threads:
+    with futures.ThreadPoolExecutor(os.cpu_count()) as threads:
         list(threads.map(draw_chunk, range(0, len(labels), _IMAGES_PER_CHUNK)))
     return images
 
