@@ -12,8 +12,10 @@ from setuptools import find_packages, setup
 ROOT = pathlib.Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "lci_tf" / "__init__.py").read_text()).group(1)
 
-WITH_ADDONS = 'python_version < "3.12"'
-WITHOUT_ADDONS = 'python_version >= "3.12"'
+WITH_ADDONS = 'python_version >= "3.10" and python_version < "3.12"'
+WITHOUT_ADDONS = 'python_version >= "3.12" and python_version < "3.14"'
+# On any other Python nothing is asked for, so that pip complains of the Python and not of a package without a build.
+EITHER = 'python_version >= "3.10" and python_version < "3.14"'
 
 setup(
     name="lci_tf",
@@ -29,14 +31,14 @@ setup(
         f"tensorflow-addons>=0.23,<0.24; {WITH_ADDONS}",
         f"tensorflow>=2.21,<2.22; {WITHOUT_ADDONS}",
         f"tf-keras>=2.21,<2.22; {WITHOUT_ADDONS}",
-        "tensorflow-datasets>=4.9.10,<4.10",
-        "importlib_resources>=6",  # tensorflow-datasets needs it to download, and does not say so
-        "keras-cv>=0.9,<0.10",
-        "absl-py>=2.1,<3",
+        f"tensorflow-datasets>=4.9.10,<4.10; {EITHER}",
+        f"importlib_resources>=6; {EITHER}",  # tensorflow-datasets needs it to download, and does not say so
+        f"keras-cv>=0.9,<0.10; {EITHER}",
+        f"absl-py>=2.1,<3; {EITHER}",
         f"numpy>=1.26,<2; {WITH_ADDONS}",
         f"numpy>=2,<3; {WITHOUT_ADDONS}",
-        "pillow>=10",
-        "tqdm>=4.66,<5",
+        f"pillow>=10; {EITHER}",
+        f"tqdm>=4.66,<5; {EITHER}",
         # TensorFlow 2.15 speaks protobuf 4; newer tensorflow-metadata brings generated code that needs 5.
         f"protobuf>=4.25,<5; {WITH_ADDONS}",
         f"tensorflow-metadata>=1.17,<1.18; {WITH_ADDONS}",

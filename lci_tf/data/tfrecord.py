@@ -57,7 +57,7 @@ def _open(data_dir, split, shards):
     if first is None:
         raise InputError(f"{shards[0]}: holds no record")
     try:
-        features = dict(tf.train.Example.FromString(first.numpy()).features.feature)
+        features = tf.train.Example.FromString(first.numpy()).features.feature
     except message.DecodeError:
         raise InputError(f"{shards[0]}: its records are not of the type tf.train.Example") from None
     image_key = next((k for k in IMAGE_KEYS if k in features and features[k].bytes_list.value), None)

@@ -85,7 +85,7 @@ def test_labels_come_with_their_names(shards, read_all):
     place, images = shards
     records = [example(image__encoded=e, image__class__label=i % 3) for i, (_, e) in enumerate(images)]
     write_shard(place / "train.tfrecord", *records)
-    (place / "labels.txt").write_bytes(b"cat\r\nguide dog\r\nhorse\r\n\r\n")
+    (place / "labels.txt").write_bytes(b"cat\r\nguide dog \r\nhorse\r\n\r\n")
     source = open_source("tfrecord", None, [place])
     assert source.label_kind == "class"
     assert source.label_names == ("cat", "guide dog", "horse")
