@@ -66,7 +66,7 @@ def crop(image: tf.Tensor, views: tf.Tensor, crop_size: int, resize: float) -> t
 
 
 def crop_plain_jpeg(contents: tf.Tensor, views: tf.Tensor, crop_size: int, resize: float) -> tf.Tensor:
-    """`crop` for the most frequent case: a JPEG without EXIF that is neither shrunk nor enlarged.
+    """`crop` for the most frequent case: a JPEG without metadata that is neither shrunk nor enlarged.
 
     The same pixels without the branches, which cost several times as much as decoding a small image does. Anything
     else is an `InvalidArgumentError`.

@@ -1,3 +1,5 @@
+import lci_tf  # noqa: F401, I001 (before TensorFlow, which it keeps quiet)
+
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -8,6 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -100,3 +101,18 @@ def test_without_a_data_set_the_synthetic_one_is_checked(tmp_path):
     result = check_data(tmp_path, "--split=test")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "synthetic test: 1,000 images" in result.stdout and "10 classes" in result.stdout
+
+
+def test_labels_without_a_name_are_told_in_one_line(tmp_path):
+    contents = tf.io.encode_png(tf.zeros([40, 40, 3], tf.uint8)).numpy()
+    features = {
+        "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[contents])),
+        "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[2])),
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=features))
+    with tf.io.TFRecordWriter(str(tmp_path / "train.tfrecord")) as writer:
+        writer.write(example.SerializeToString())
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    result = check_data(tmp_path, "--dataset=tfrecord", f"--data_dir={tmp_path}")
+    assert result.returncode == 2
+    assert "tfrecord train: has a label 2, but names for 0…1; labels count from 0" in result.stderr

@@ -17,6 +17,7 @@ from lci_tf import decoding, images, pictures
 from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import ImageFiles, Source
+from lci_tf.errors import InputError
 
 _SAMPLES = 40  # in the montage
 _EXIF_ORIENTATION = 0x0112
@@ -156,6 +157,9 @@ def _contents(source: Source) -> Iterator[tuple[bytes | np.ndarray | None, np.nd
 
 def _count_label(source, label, counts):
     if source.label_kind == "class":
+        if not 0 <= label < len(source.label_names):
+            raise InputError(f"{source.name} {source.split}: has a label {label}, but names for 0…"
+                             f"{len(source.label_names) - 1}; labels count from 0")  # fmt: skip
         counts[source.label_names[label]] += 1
     else:
         counts.update(source.label_names[i] for i in np.flatnonzero(label == 1))

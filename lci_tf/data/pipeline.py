@@ -1,6 +1,6 @@
 """From a source to batches of crops in [-1, 1].
 
-Images are loaded in *chunks*, part of a batch each: a chunk is a small data set of its own, which survives an
+Images are loaded in *chunks*, whatever the size of a batch: a chunk is a small data set of its own, which survives an
 unreadable image, and chunks are loaded in parallel. Sources that are indexed are never held in a shuffle buffer.
 """
 
@@ -15,7 +15,7 @@ from lci_tf.data import draws
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import IndexedSource, Row, Source
 
-_MAX_CHUNK = 64
+_CHUNK = 128  # images; loading a chunk costs a millisecond beside the images
 SHUFFLE_BUFFER = 10_000  # encoded images, for sources that are streams
 
 
@@ -59,7 +59,7 @@ def training_batches(
 
     Args:
       batch_size: images in a global batch, over all workers.
-      report: told of unreadable images. Another image of the chunk takes the place of each.
+      report: told of unreadable images. Another image of this worker's part takes the place of each.
 
     Returns:
       Batches of `"image"`: float32 [n, crop, crop, 3], `"index"`: int64 [n], the image's number, and `"label"` if the
@@ -68,12 +68,10 @@ def training_batches(
     if batch_size % worker.count:
         raise ValueError(f"batch_size {batch_size} is not divisible by the {worker.count} workers")
     part = batch_size // worker.count
-    chunk = max(n for n in range(1, min(part, _MAX_CHUNK) + 1) if part % n == 0)
+    first = worker.index * part  # place in the global batch of the first image of this worker's part
 
-    def random_views(position, rows):
-        """`position`: of the chunk's first image, counted from the start of the training."""
-        step, slot = position // batch_size, position % batch_size
-        return rows, draws.uniform(seed, draws.VIEW, step, batch_size, (1, 3))[slot : slot + chunk]
+    def with_views(step, rows):
+        return rows, draws.uniform(seed, draws.VIEW, step, batch_size, (1, 3))[first : first + part]
 
     def finish(rows, crop, valid):
         def give_up():
@@ -85,10 +83,12 @@ def training_batches(
         )
         return {**rows, "image": whole[:, 0]}
 
-    first = start_step * batch_size + worker.index * part
-    chunks = _chunks_forever(source, first, chunk, part, batch_size, seed).map(random_views)
-    loaded = _load(chunks, source, crops, report).map(finish)
-    return _scaled(loaded if chunk == part else loaded.rebatch(part, drop_remainder=True))
+    if isinstance(source, IndexedSource):
+        parts = _indexed_parts(source, batch_size, first, part, seed, start_step)
+    else:
+        parts = _streamed_parts(source, batch_size, part, seed, start_step, worker)
+    chunks = parts.map(with_views).rebatch(_CHUNK)
+    return _scaled(_load(chunks, source, crops, report).rebatch(part, drop_remainder=True).map(finish))
 
 
 def evaluation_batches(
@@ -106,58 +106,43 @@ def evaluation_batches(
 
     Returns:
       Batches of `"image"`: float32 [n, views, crop, crop, 3], `"valid"`: bool [n], `"index"`: int64 [n], and `"label"`
-      if the source has labels. An unreadable image keeps its row, is zero, and is not valid.
+      if the source has labels. An unreadable image keeps its row, is black, and is not valid.
     """
 
-    def same_views(_, rows):
+    def with_views(rows):
         return rows, tf.tile([images.VIEWS[views]], [tf.shape(rows["index"])[0], 1, 1])
 
     def finish(rows, crop, valid):
         return {**rows, "image": crop, "valid": valid}
 
-    chunks = _chunks_once(source, min(batch_size, _MAX_CHUNK)).shard(worker.count, worker.index).map(same_views)
+    chunks = _enumerated(source).batch(_CHUNK).shard(worker.count, worker.index).map(with_views)
     return _scaled(_load(chunks, source, crops, report).map(finish).rebatch(batch_size))
 
 
-def _chunks_forever(source, first, chunk, part, batch_size, seed) -> tf.data.Dataset:
-    """(position, rows) of the chunks that make up this worker's part of every batch."""
-    per_part = part // chunk
+def _indexed_parts(source, batch_size, first, part, seed, start_step) -> tf.data.Dataset:
+    """(step, rows of this worker's part of the batch)"""
 
-    def position(number):
-        return first + number // per_part * batch_size + number % per_part * chunk
+    def rows_of(step):
+        position = step * batch_size + first + tf.range(part, dtype=tf.int64)
+        index = draws.shuffled(seed, position, source.count)
+        return step, {**source.rows(index), "index": index}
 
-    if isinstance(source, IndexedSource):
+    return tf.data.Dataset.counter(start_step).map(rows_of)
 
-        def rows_of(number):
-            at = position(number)
-            index = draws.shuffled(seed, at + tf.range(chunk, dtype=tf.int64), source.count)
-            return at, {**source.rows(index), "index": index}
 
-        return tf.data.Dataset.counter().map(rows_of)
+def _streamed_parts(source, batch_size, part, seed, start_step, worker) -> tf.data.Dataset:
+    """The same of a stream, which every worker reads in the same order, and passes over what belongs to others."""
 
-    # A stream is read by every worker in the same order; what belongs to others is passed over before it is decoded.
     def epoch(number):
         # The seed of an epoch is a draw of its own, because `shuffle` takes a single number.
         order = draws.key(seed, draws.ORDER, number)[0]
         return _enumerated(source).shuffle(SHUFFLE_BUFFER, seed=order)
 
-    begin = 0 if source.count is None else first // source.count
-    endless = tf.data.Dataset.counter(begin).flat_map(epoch).skip(first - begin * (source.count or 0))
-    chunks = endless.batch(chunk, drop_remainder=True).enumerate()
-    per_batch = batch_size // chunk
-    mine = chunks.filter(lambda number, rows: number % per_batch < per_part)
-    return mine.map(lambda number, rows: (first + number * chunk, rows))
-
-
-def _chunks_once(source, chunk) -> tf.data.Dataset:
-    if not isinstance(source, IndexedSource):
-        return _enumerated(source).batch(chunk).map(lambda rows: (rows["index"][0], rows))
-
-    def rows_of(first):
-        index = tf.range(first, tf.minimum(first + chunk, source.count))
-        return first, {**source.rows(index), "index": index}
-
-    return tf.data.Dataset.range(0, source.count, chunk).map(rows_of)
+    skipped = start_step * batch_size
+    begin = skipped // source.count if source.count else 0  # whole epochs need not be read to be skipped
+    endless = tf.data.Dataset.counter(begin).flat_map(epoch).skip(skipped - begin * (source.count or 0))
+    mine = endless.batch(part, drop_remainder=True).shard(worker.count, worker.index)
+    return tf.data.Dataset.zip((tf.data.Dataset.counter(start_step), mine))
 
 
 def _enumerated(source) -> tf.data.Dataset:
@@ -226,7 +211,7 @@ def _load_missing(chunk: _Chunk, load) -> tf.data.Dataset:
         loaded = each.map(lambda slot, image, views: (slot, *load(image, views))).ignore_errors()
         # Behind the last, an element that always loads: there is something to batch even if all rows fail.
         sentinel = tf.data.Dataset.from_tensors((0, tf.zeros(chunk.crop.shape[1:], tf.uint8), False))
-        return loaded.concatenate(sentinel).batch(_MAX_CHUNK + 1).map(merge)
+        return loaded.concatenate(sentinel).batch(_CHUNK + 1).map(merge)
 
     def merge(slots, crop, enlarged):
         slots, crop, enlarged = slots[:-1], crop[:-1], enlarged[:-1]

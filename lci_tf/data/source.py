@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -89,7 +90,7 @@ class ImageFiles(IndexedSource):
     def __post_init__(self):
         # Once as tensors, outside any graph: 300,000 names must not be copied into each function that uses them.
         with tf.init_scope():
-            rows = {"image": tf.constant(self.paths, tf.string)}
+            rows = {"image": tf.constant([os.fsencode(path) for path in self.paths], tf.string)}
             if self.labels is not None:
                 rows["label"] = tf.constant(self.labels)
         object.__setattr__(self, "_rows", rows)
@@ -105,7 +106,7 @@ class ImageFiles(IndexedSource):
 
     def why_unreadable(self, image):
         try:
-            return decoding.why_refused(pathlib.Path(image.decode()).read_bytes())
+            return decoding.why_refused(pathlib.Path(os.fsdecode(image)).read_bytes())
         except OSError as error:
             return f"cannot be read: {error.strerror}"
 
@@ -150,13 +151,16 @@ def joined(sources: Sequence[Source]) -> Source:
     first = sources[0]
     same_labels = all((s.label_kind, s.label_names) == (first.label_kind, first.label_names) for s in sources)
     labelled = same_labels and first.labels is not None
+    notes = [note for s in sources for note in s.notes]
+    if not same_labels:
+        notes.append("labels are not used: the folders that were joined do not have the same classes")
     return ImageFiles(
         name=first.name,
         split=first.split,
         count=sum(s.count for s in sources),
         label_kind=first.label_kind if labelled else "none",
         label_names=first.label_names if labelled else (),
-        notes=tuple(note for s in sources for note in s.notes),
+        notes=tuple(notes),
         paths=[path for s in sources for path in s.paths],
         labels=np.concatenate([s.labels for s in sources]) if labelled else None,
     )

@@ -4,6 +4,8 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from PIL import Image
 
 from lci_tf.data import folder, open_source, split_names
 
@@ -159,3 +161,11 @@ def test_many_files_in_one_folder_list_within_seconds(tmp_path, count):
 
     source = open_source("folder", None, [tmp_path])
     assert (source.count, source.label_kind) == (count, "none")
+
+
+def test_file_names_need_not_be_utf_8(tmp_path):
+    name = os.fsdecode(b"caf\xe9.png")
+    Image.new("RGB", (40, 40), (1, 2, 3)).save(tmp_path / name)
+    source = folder.open_folder(tmp_path, "all")
+    contents = source.read(source.rows(tf.constant([0], tf.int64))["image"][0])
+    assert tf.io.decode_png(contents)[0, 0].numpy().tolist() == [1, 2, 3]

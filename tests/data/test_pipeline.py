@@ -246,7 +246,7 @@ def test_a_folder_of_nothing_readable_stops(tmp_path):
     for i in range(20):
         (tmp_path / f"{i}.jpg").write_text("no image")
     source = folder.open_folder(tmp_path, "all")
-    report = InputReport(source, max_bad_images=0.5)
+    report = InputReport(source, max_bad_images=100)
     with pytest.raises(InputError, match="none of 10 images in a row can be read"), report.one_line_errors():
         next(training(source, batch_size=10, report=report))
 
