@@ -15,7 +15,7 @@ from lci_tf.data import draws
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import IndexedSource, Row, Source
 
-_CHUNK = 128  # images; loading a chunk costs a millisecond beside the images
+_CHUNK_BYTES = 8 * 2**20
 SHUFFLE_BUFFER = 10_000  # encoded images, for sources that are streams
 
 
@@ -74,20 +74,14 @@ def training_batches(
         return rows, draws.uniform(seed, draws.VIEW, step, batch_size, (1, 3))[first : first + part]
 
     def finish(rows, crop, valid):
-        def give_up():
-            return tf.ensure_shape(tf.numpy_function(report.give_up, [rows["index"]], crop.dtype), crop.shape)
-
-        whole = tf.case(
-            [(tf.reduce_all(valid), lambda: crop), (tf.reduce_any(valid), lambda: _fill_gaps(crop, valid))],
-            default=give_up,
-        )
-        return {**rows, "image": whole[:, 0]}
+        batch = {**rows, "image": crop[:, 0]}
+        return tf.cond(tf.reduce_all(valid), lambda: batch, lambda: _fill_gaps(batch, valid, report))
 
     if isinstance(source, IndexedSource):
         parts = _indexed_parts(source, batch_size, first, part, seed, start_step)
     else:
         parts = _streamed_parts(source, batch_size, part, seed, start_step, worker)
-    chunks = parts.map(with_views).rebatch(_CHUNK)
+    chunks = parts.map(with_views).rebatch(_chunk_size(crops, views=1))
     return _scaled(_load(chunks, source, crops, report).rebatch(part, drop_remainder=True).map(finish))
 
 
@@ -115,8 +109,14 @@ def evaluation_batches(
     def finish(rows, crop, valid):
         return {**rows, "image": crop, "valid": valid}
 
-    chunks = _enumerated(source).batch(_CHUNK).shard(worker.count, worker.index).map(with_views)
+    chunk = _chunk_size(crops, views=len(images.VIEWS[views]))
+    chunks = _enumerated(source).batch(chunk).shard(worker.count, worker.index).map(with_views)
     return _scaled(_load(chunks, source, crops, report).map(finish).rebatch(batch_size))
+
+
+def _chunk_size(crops, views):
+    """Many images, because a chunk costs a millisecond beside them, but not many bytes: each thread has several."""
+    return max(1, min(128, _CHUNK_BYTES // (views * crops.crop_size**2 * 3)))
 
 
 def _indexed_parts(source, batch_size, first, part, seed, start_step) -> tf.data.Dataset:
@@ -211,7 +211,7 @@ def _load_missing(chunk: _Chunk, load) -> tf.data.Dataset:
         loaded = each.map(lambda slot, image, views: (slot, *load(image, views))).ignore_errors()
         # Behind the last, an element that always loads: there is something to batch even if all rows fail.
         sentinel = tf.data.Dataset.from_tensors((0, tf.zeros(chunk.crop.shape[1:], tf.uint8), False))
-        return loaded.concatenate(sentinel).batch(_CHUNK + 1).map(merge)
+        return loaded.concatenate(sentinel).batch(tf.size(missing, tf.int64) + 1).map(merge)
 
     def merge(slots, crop, enlarged):
         slots, crop, enlarged = slots[:-1], crop[:-1], enlarged[:-1]
@@ -245,8 +245,16 @@ def _scaled(batches) -> tf.data.Dataset:
     return batches.prefetch(2).with_options(options)
 
 
-def _fill_gaps(crop, valid):
-    """Puts the nearest valid crop before it, or else the first valid one, in the place of each that is not."""
-    last_valid = tf.scan(tf.maximum, tf.where(valid, tf.range(tf.size(valid)), -1))
-    first_valid = tf.cast(tf.argmax(tf.cast(valid, tf.int32)), tf.int32)
-    return tf.gather(crop, tf.where(last_valid < 0, first_valid, last_valid))
+def _fill_gaps(batch, valid, report):
+    """Puts the nearest valid row before it, or else the first valid one, in the place of each that is not."""
+
+    def give_up():
+        return tf.numpy_function(report.give_up, [batch["index"]], tf.int32)
+
+    def stand_ins():
+        last_valid = tf.scan(tf.maximum, tf.where(valid, tf.range(tf.size(valid)), -1))
+        first_valid = tf.argmax(tf.cast(valid, tf.int32), output_type=tf.int32)
+        return tf.where(last_valid < 0, first_valid, last_valid)
+
+    take = tf.ensure_shape(tf.cond(tf.reduce_any(valid), stand_ins, give_up), valid.shape)
+    return tf.nest.map_structure(lambda column: tf.gather(column, take), batch)

@@ -177,6 +177,20 @@ def test_labels_stay_with_their_images(tmp_path):
     np.testing.assert_array_equal(batch["label"], np.round(colours(batch) / 80).astype(int))
 
 
+def test_what_stands_in_for_an_unreadable_image_brings_its_label(tmp_path):
+    for i, name in enumerate(["cats", "dogs"]):
+        (tmp_path / name).mkdir()
+        for j in range(10):
+            Image.new("RGB", (40, 40), (100 * i, 0, 0)).save(tmp_path / name / f"{j}.png")
+    for name in ("cats/3.png", "dogs/7.png"):
+        (tmp_path / name).write_text("no image")
+    source = folder.open_folder(tmp_path, "all")
+    batches = training(source, batch_size=10, report=InputReport(source, max_bad_images=2))
+    for _ in range(8):
+        batch = next(batches)
+        np.testing.assert_array_equal(batch["label"], np.round(colours(batch) / 100).astype(int))
+
+
 @pytest.fixture
 def with_bad_images(tmp_path):
     """60 images, of which numbers 7 and 30 cannot be read."""
@@ -194,6 +208,7 @@ def test_unreadable_images_are_named_and_others_stand_in_for_them(with_bad_image
         batch = next(batches)
         assert batch["image"].shape == (12, 32, 32, 3)
         assert all(image.std() > 0 for image in batch["image"])
+        assert not set(batch["index"]) & {7, 30}
     assert sorted(report.unreadable) == [7, 30]
     assert "0007.jpg is a JPEG file that is truncated or damaged" in caplog.text
     assert "0030.jpg is not an image" in caplog.text
@@ -207,7 +222,7 @@ def test_an_unreadable_image_does_not_move_the_others(with_bad_images, tmp_path)
     without = training(source, batch_size=12)
     for _ in range(10):
         some, all_ = next(with_bad), next(without)
-        readable = ~np.isin(some["index"], [7, 30])
+        readable = ~np.isin(all_["index"], [7, 30])
         np.testing.assert_array_equal(some["image"][readable], all_["image"][readable])
 
 
