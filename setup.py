@@ -53,6 +53,6 @@ setup(
             f"tensorflow-serving-api>=2.19; {WITHOUT_ADDONS}",
         ],
         "detection": ["pycocotools>=2.0.7", "opencv-contrib-python-headless>=4.10,<5"],
-        "test": ["pytest>=8", "ruff>=0.8", "scikit-learn>=1.4", "psutil>=5.9"],
+        "test": ["pytest>=8", "ruff>=0.8", "scikit-learn>=1.4"],
     },
 )

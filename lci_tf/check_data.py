@@ -66,7 +66,7 @@ def _print_findings(source, found):
     if source.label_kind == "none":
         print("  labels        none")
     else:
-        what = "classes" if source.label_kind == "class" else "attributes"
+        what = "classes" if source.label_kind == "class" else "labels, several per image"
         counts = ", ".join(f"{name} {found.label_counts[name]:,}" for name in source.label_names)
         _print_entry("labels", f"{len(source.label_names)} {what}: {counts}")
     sizes = [f"{width}×{height} ({n:,})" for (width, height), n in found.sizes.most_common(5)]

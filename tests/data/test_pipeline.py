@@ -1,5 +1,5 @@
 import dataclasses
-import os
+import pathlib
 import subprocess
 import sys
 
@@ -284,27 +284,9 @@ def test_a_batch_that_the_workers_cannot_share_is_refused():
         training(numbered(20), batch_size=10, worker=pipeline.Worker(0, 3))
 
 
-MEMORY_OF_AN_EPOCH = """
-import pathlib, psutil, sys
-from lci_tf.data import folder, pipeline
-from lci_tf.data.input_report import InputReport
-source = folder.open_folder(pathlib.Path(sys.argv[1]), "all")
-batches = pipeline.training_batches(source, pipeline.Crops(64, 96), 64, seed=0, report=InputReport(source))
-for _, _ in zip(range(source.count // 64), batches):
-    pass
-print(psutil.Process().memory_info().rss)
-"""
-
-
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_number_of_images(tmp_path):
-    image = write_images(tmp_path / "one", 1, size=(96, 96)) / "0000.jpg"
-    resident = {}
-    for count in (2_000, 40_000):
-        place = tmp_path / str(count)
-        place.mkdir()
-        for i in range(count):
-            os.link(image, place / f"{i}.jpg")
-        command = [sys.executable, "-c", MEMORY_OF_AN_EPOCH, str(place)]
-        resident[count] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert abs(resident[40_000] - resident[2_000]) < 200 * 2**20, resident
+def test_memory_does_not_grow_with_the_number_of_images():
+    bench = pathlib.Path(__file__).parents[2] / "scripts" / "bench"
+    printed = subprocess.run([sys.executable, bench, "memory"], check=True, capture_output=True, text=True).stdout
+    megabytes = [int(line.split()[2].replace(",", "")) for line in printed.splitlines()]
+    assert len(megabytes) == 2 and abs(megabytes[1] - megabytes[0]) < 200, printed
