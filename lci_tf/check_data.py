@@ -9,7 +9,7 @@ from absl import flags
 
 from lci_tf import cli
 
-cli.define_data_flags()
+cli.define_data_flags(split_help="which part of the data set; by default all")
 cli.define_settings_flags("crop_size", "resize", "batch_size")
 flags.DEFINE_boolean(
     "download", False, "let tensorflow-datasets download and prepare the data set first", module_name=cli.DATA
@@ -25,6 +25,7 @@ def main():
 
     flag = cli.FLAGS
     settings = cli.settings_from_flags()
+    settings.check_images()
     crops = pipeline.Crops(settings.crop_size, settings.resize)
     if flag.download:
         data.prepare(flag.dataset, flag.data_dir)
@@ -32,24 +33,23 @@ def main():
     output_dir = pathlib.Path(flag.output_dir)
     output_dir.mkdir(parents=True, exist_ok=True)
 
-    findings, wrong = {}, []
+    print(f"Crops of {settings.crop_size} pixels from images of {settings.resize}, batches of {settings.batch_size}")
+    findings, wrong, label_names = {}, [], {}
     for split in splits:
         source = data.open_source(flag.dataset, split, flag.data_dir)
+        label_names[split] = source.label_names
         found = findings[split] = inspection.inspect(source, crops, flag.seed)
         _print_findings(source, found)
-        wrong += [
-            f"{split}: {problem}"
-            for problem in inspection.problems(found, crops, flag.max_bad_images, settings.batch_size)
-        ]
-        if len(found.unreadable) < found.count:
-            name = f"{flag.dataset.replace('/', '_').replace(':', '_')}_{split}"
-            for kind, picture in (
-                ("montage", inspection.montage(found, crops, flag.seed)),
-                ("mean", found.mean.round().astype("uint8")),
-            ):
-                path = output_dir / f"{name}_{kind}.png"
-                pictures.save(path, picture)
-                print(f"  {kind:13s} {path}")
+        wrong += [f"{split}: {problem}" for problem in inspection.problems(found, crops, flag.max_bad_images)]
+        name = f"{flag.dataset.replace('/', '_').replace(':', '_')}_{split}"
+        for kind, picture in inspection.pictures_of(found, crops, flag.seed).items():
+            path = output_dir / f"{name}_{kind}.png"
+            pictures.save(path, picture)
+            print(f"  {kind:13s} {path}")
+    first = splits[0]
+    if findings[first].count < settings.batch_size:
+        wrong.append(f"{first}: {findings[first].count:,} images do not fill a batch of {settings.batch_size}")
+    wrong += inspection.differing_labels(label_names)
     for (first, second), places in inspection.shared_images(findings).items():
         wrong.append(f"{len(places):,} images of {second} stand in {first} too, such as {places[0]}")
     for problem in wrong:

@@ -24,13 +24,12 @@ def define_dataset_flag() -> None:
     flags.DEFINE_string(
         "dataset",
         "synthetic",
-        "synthetic (drawn by the program), folder (any folder of images), tfrecord, stl10, celeb_a, imagenet2012, "
-        "places365_small, voc/2007, voc/2012, or tfds:NAME",
+        f"one of {', '.join(presets.DATASETS)}; or tfds:NAME for any other of tensorflow-datasets",
         module_name=DATA,
     )
 
 
-def define_data_flags() -> None:
+def define_data_flags(split_help: str = "which part of the data set; by default the one to pre-train on") -> None:
     """`--dataset` and what a command that reads images needs beside it."""
     define_dataset_flag()
     flags.DEFINE_list(
@@ -39,17 +38,15 @@ def define_data_flags() -> None:
         "where the data set is; several folders, separated by commas, are joined",
         module_name=DATA,
     )
-    flags.DEFINE_string(
-        "split", None, "which part of the data set; by default the one to pre-train on", module_name=DATA
-    )
+    flags.DEFINE_string("split", None, split_help, module_name=DATA)
     flags.DEFINE_integer("seed", 0, "of everything random", module_name=DATA)
     flags.DEFINE_float(
         "max_bad_images",
         0.01,
         "how many unreadable images to leave out before stopping: a share of the set if below 1, else a number",
-        lower_bound=0,
         module_name=DATA,
     )
+    flags.register_validator("max_bad_images", lambda value: value >= 0, "expected 0 or more")  # and nan is not
 
 
 def define_settings_flags(*names: str) -> None:
@@ -62,7 +59,7 @@ def define_settings_flags(*names: str) -> None:
 
 
 def settings_from_flags() -> presets.Settings:
-    """The preset of `--dataset`, with the flags that were set instead; checked."""
+    """The preset of `--dataset`, with the flags that were set instead. What of it to check, the command knows."""
     given = {}
     for field in dataclasses.fields(presets.Settings):
         value = FLAGS[field.name].value if field.name in FLAGS else None
@@ -92,6 +89,8 @@ def run(main: Callable[[], int | None], usage: str) -> None:
         code = _fail(name, f"{' '.join(str(error).split())} (see --help)")
     except InputError as error:
         code = _fail(name, str(error))
+    except OSError as error:
+        code = _fail(name, f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
         code = _fail(name, "interrupted", code=130)
     sys.exit(code or 0)

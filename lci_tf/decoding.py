@@ -18,7 +18,7 @@ MAX_PIXELS = 200_000_000
 
 _DCT = "INTEGER_ACCURATE"  # said outright, because TensorFlow's default may change
 _EXIF = "Exif\\x00\\x00"
-_EXIF_WITHIN = 65_536  # the EXIF segment comes first in a file, at most after small ones
+_EXIF_WITHIN = 131_072  # bytes; the EXIF segment, of at most 65,536, comes first or after a few others
 
 
 def decode(contents: tf.Tensor, short_side: float | None = None) -> tf.Tensor:
@@ -58,7 +58,7 @@ def _is_jpeg(contents):
 def _decode_jpeg(contents, short_side):
     height, width = tf.unstack(tf.io.extract_jpeg_shape(contents)[:2])
     with tf.control_dependencies([_assert_decodable(height, width)]):
-        image = _decode_jpeg_shrunk(contents, tf.minimum(height, width), short_side)
+        image = _decode_jpeg_shrunk(contents, height, width, short_side)
     head = tf.strings.substr(contents, 0, _EXIF_WITHIN)
     return tf.cond(_has_exif(head), lambda: _upright(image, _exif_orientation(head)), lambda: image)
 
@@ -67,17 +67,24 @@ def _has_exif(contents):
     return tf.strings.regex_full_match(contents, rf"(?s)\C*{_EXIF}\C*")
 
 
-def _decode_jpeg_shrunk(contents, short, short_side):
+def _decode_jpeg_shrunk(contents, height, width, short_side):
     def at(ratio):
-        return lambda: tf.io.decode_jpeg(contents, channels=3, ratio=ratio, dct_method=_DCT)
+        def decode_at():
+            image = tf.io.decode_jpeg(contents, channels=3, ratio=ratio, dct_method=_DCT)
+            # The library rounds up, and fills the last row and column with what the encoder padded the image with:
+            # an edge that is always below and on the right, and would give rotations away.
+            return image[: height // ratio, : width // ratio]
+
+        return decode_at
 
     if short_side is None:
         return at(1)()
-    spare = tf.cast(short, tf.float32) / short_side
+    # In whole pixels, so that what is left after rounding down suffices.
+    spare = tf.minimum(height, width) // math.ceil(short_side)
     return tf.cond(
-        spare < 2.0,
+        spare < 2,
         at(1),
-        lambda: tf.case([(spare < 4.0, at(2)), (spare < 8.0, at(4))], default=at(8)),
+        lambda: tf.case([(spare < 4, at(2)), (spare < 8, at(4))], default=at(8)),
     )
 
 

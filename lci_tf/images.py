@@ -42,7 +42,8 @@ def pixels(image: tf.Tensor, resize: float | None = None) -> tf.Tensor:
 
 def scale(image: tf.Tensor) -> tf.Tensor:
     """Grey levels 0…255 to [-1, 1]."""
-    return tf.cast(image, tf.float32) / 127.5 - 1.0
+    # Not divided: compiled code would multiply by the inverse, and a served model differ in the last digit.
+    return tf.cast(image, tf.float32) * (1 / 127.5) - 1.0
 
 
 def unscale(image: tf.Tensor) -> tf.Tensor:

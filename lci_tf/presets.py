@@ -11,6 +11,10 @@ from typing import Any
 from lci_tf.errors import InputError
 
 TRANSFORMS = ("rot", "warp", "lci")
+# What --dataset takes, beside tfds:NAME. `lci_tf.data` has what opens each.
+DATASETS = ("synthetic", "folder", "tfrecord", "stl10", "celeb_a", "imagenet2012", "places365_small", "voc/2007",
+            "voc/2012")  # fmt: skip
+TFDS = "tfds:"
 
 
 def _setting(help: str, group: str):
@@ -46,13 +50,30 @@ class Settings:
     deep_inpainter: bool = _setting("F and D with the layers in parentheses in their tables",
                                     "Limited context inpainting")  # fmt: skip
 
+    def check_images(self) -> None:
+        """Raises `InputError` if what concerns single images contradicts itself."""
+        _require(self.crop_size >= 8, f"--crop_size={self.crop_size}: must be at least 8")
+        _require(
+            self.resize >= self.crop_size, f"--resize={self.resize}: smaller than the crop of {self.crop_size} pixels"
+        )
+        _require(self.batch_size >= 1, f"--batch_size={self.batch_size}: must be at least 1")
+
     def check(self, replicas: int = 1) -> None:
         """Raises `InputError` if the settings contradict each other."""
-        for name in ("crop_size", "batch_size", "epochs", "warp_grid", "patch_size", "border"):
+        self.check_images()
+        for name in ("epochs", "patch_size", "border"):
             _require(getattr(self, name) >= 1, f"--{name}={getattr(self, name)}: must be at least 1")
+        _require(self.warp_grid >= 2, f"--warp_grid={self.warp_grid}: must be at least 2, the corners")
+        for name in ("beta_1", "beta_2", "adversarial_beta_1"):
+            _require(0 <= getattr(self, name) < 1, f"--{name}={getattr(self, name)}: must be at least 0 and below 1")
         for name in ("learning_rate", "final_learning_rate", "inpainter_learning_rate", "discriminator_learning_rate"):
             _require(getattr(self, name) > 0, f"--{name}={getattr(self, name)}: must be above 0")
-        for name in ("margin", "weight_decay", "warp_strength", "tilt", "noise_scale"):
+        _require(
+            self.final_learning_rate <= self.learning_rate,
+            f"--final_learning_rate={self.final_learning_rate:g}: above --learning_rate={self.learning_rate:g}",
+        )
+        for name in ("margin", "weight_decay", "warp_strength", "tilt", "noise_scale", "border_weight",
+                     "autoencoding_weight"):  # fmt: skip
             _require(getattr(self, name) >= 0, f"--{name}={getattr(self, name)}: must not be negative")
         _require(self.transforms, "--transforms: is empty; C needs at least one transformation to tell from identity")
         for name in self.transforms:
@@ -168,7 +189,13 @@ PRESETS: dict[str, dict[str, Cited]] = {"stl10": _STL10, "celeb_a": _CELEBA, "im
 
 def preset(dataset: str) -> dict[str, Cited]:
     """The settings for a data set, by name; those for any other if it is none of the paper's."""
-    return PRESETS.get(dataset, _OTHER)
+    return PRESETS.get(dataset.removeprefix(TFDS), _OTHER)
+
+
+def check_name(dataset: str) -> None:
+    """Raises `InputError` if there is no such data set. (Whether tensorflow-datasets has a name is asked of it.)"""
+    if dataset not in DATASETS and not dataset.startswith(TFDS):
+        raise InputError(f"--dataset={dataset}: unknown; expected one of {', '.join(DATASETS)}, or tfds:NAME")
 
 
 def resolve(dataset: str, given: dict[str, Any]) -> Settings:
@@ -176,6 +203,7 @@ def resolve(dataset: str, given: dict[str, Any]) -> Settings:
 
     Where only `crop_size` is given, margin, resize and patch keep their share of the crop.
     """
+    check_name(dataset)
     base = preset(dataset)
     values = {name: cited.value for name, cited in base.items()}
     unknown = given.keys() - values.keys()

@@ -84,12 +84,46 @@ def test_what_is_wrong_is_named_and_fails(folder, tmp_path):
         assert words in result.stdout, (words, result.stdout)
 
 
+def test_splits_with_other_classes_are_wrong(folder, tmp_path):
+    (folder / "val" / "keys").rename(folder / "val" / "locks")
+    result = check_data(tmp_path, "--dataset=folder", f"--data_dir={folder}", "--batch_size=16")
+    assert result.returncode == 1
+    assert "WRONG val has other labels than train, such as keys" in result.stdout
+
+
+def test_a_folder_of_refused_files_is_described(tmp_path):
+    place = tmp_path / "images"
+    place.mkdir()
+    for i in range(50):
+        picture(i).save(place / f"{i}.webp")
+    result = check_data(tmp_path, "--dataset=folder", f"--data_dir={place}", "--batch_size=16")
+    assert result.returncode == 1, result.stderr
+    assert "WRONG all: 50 of 50 images cannot be read" in result.stdout
+
+
+def test_the_official_voc_lists_overlap_rightly(tmp_path):
+    place = tmp_path / "VOC2007"
+    for sub in ("JPEGImages", "Annotations", "ImageSets/Main"):
+        (place / sub).mkdir(parents=True)
+    for i in range(20):
+        picture(i).save(place / "JPEGImages" / f"{i:06d}.jpg")
+        (place / "Annotations" / f"{i:06d}.xml").write_text("<annotation></annotation>")
+    for name, numbers in {"trainval": range(20), "train": range(10), "val": range(10, 20)}.items():
+        (place / "ImageSets" / "Main" / f"{name}.txt").write_text("".join(f"{n:06d}\n" for n in numbers))
+    result = check_data(tmp_path, "--dataset=voc/2007", f"--data_dir={tmp_path}", "--batch_size=4")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 def test_mistakes_are_told_in_one_line(tmp_path):
     for arguments, words in (
         (["--dataset=folder"], "--dataset=folder needs --data_dir=DIR"),
         (["--dataset=folder", "--data_dir=nowhere"], "--data_dir=nowhere: no such folder"),
         (["--dataset=nothing"], "--dataset=nothing: unknown; expected one of synthetic, folder"),
         (["--dataset=synthetic", "--split=dev"], "--split=dev: synthetic has train, test"),
+        (["--crop_size=100", "--resize=50"], "--resize=50: smaller than the crop of 100 pixels"),
+        (["--batch_size=0"], "--batch_size=0: must be at least 1"),
+        (["--max_bad_images=nan"], "flag --max_bad_images=nan"),
+        ([f"--output_dir={__file__}"], f"{__file__}: File exists"),
         (["--dataset=synthetic", "--download"], "--download: --dataset=synthetic is not a data set of tensorflow-data"),
     ):
         result = check_data(tmp_path, *arguments)

@@ -108,7 +108,7 @@ REFUSED = {
     "truncated JPEG": (encoded(photograph(), "JPEG")[:900], "is a JPEG file that is truncated or damaged"),
     "truncated PNG": (encoded(photograph(), "PNG")[:500], "is a PNG file that is truncated or damaged"),
     "absurd size": (png_of_claimed_size(30_000, 30_000), "claims 30,000 × 30,000 pixels"),
-    "no size": (png_of_claimed_size(0, 5), "is"),
+    "no size": (png_of_claimed_size(0, 5), "is not an image, or its header is broken"),
     "1-bit BMP": (encoded(photograph().convert("1"), "BMP"), "is a BMP that is damaged, compressed or of an unusual"),
 }
 

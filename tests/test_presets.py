@@ -71,6 +71,12 @@ CONTRADICTIONS = {
     "--border=0: must be at least 1": {"border": 0},
     "--batch_size=63: must be divisible by two (D sees pairs)": {"batch_size": 63},
     "--resize=70: smaller than crop and margin together, 64 + 16 pixels": {"resize": 70},
+    "--resize=60: smaller than the crop of 64 pixels": {"resize": 60},
+    "--crop_size=4: must be at least 8": {"crop_size": 4},
+    "--warp_grid=1: must be at least 2": {"warp_grid": 1},
+    "--beta_1=1.0: must be at least 0 and below 1": {"beta_1": 1.0},
+    "--border_weight=-5.0: must not be negative": {"border_weight": -5.0},
+    "--final_learning_rate=1: above --learning_rate=0.0003": {"final_learning_rate": 1.0},
     "--patch_size=46: F halves and doubles it, so it must be divisible by 4": {"patch_size": 46},
     "--transforms=turn: unknown; expected some of rot,warp,lci": {"transforms": ("rot", "turn")},
     "--transforms: names a transformation twice": {"transforms": ("rot", "rot")},
@@ -93,6 +99,21 @@ def test_a_batch_must_be_shared_by_the_replicas():
     settings.check(replicas=5)
     with pytest.raises(InputError, match="on each of 4 replicas, so by 8"):
         settings.check(replicas=4)
+
+
+def test_an_unknown_data_set_is_named():
+    with pytest.raises(InputError, match="--dataset=imagenet: unknown; expected one of synthetic, folder, "):
+        presets.resolve("imagenet", {})
+
+
+def test_a_data_set_of_the_paper_has_its_preset_by_either_name():
+    assert presets.resolve("tfds:imagenet2012", {}) == presets.resolve("imagenet2012", {})
+
+
+def test_every_data_set_can_be_opened_by_its_name():
+    from lci_tf import data
+
+    assert tuple(data.DATASETS) == presets.DATASETS
 
 
 def test_an_unknown_setting_is_named():

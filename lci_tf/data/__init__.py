@@ -4,6 +4,7 @@ import functools
 import pathlib
 from collections.abc import Sequence
 
+from lci_tf import presets
 from lci_tf.data import celeba, folder, stl10, synthetic, tfds_sets, tfrecord, voc
 from lci_tf.data.source import FindSplits, Source, Splits, joined
 from lci_tf.errors import InputError
@@ -20,7 +21,6 @@ DATASETS: dict[str, FindSplits] = {
     "voc/2007": functools.partial(voc.find, year="2007"),
     "voc/2012": functools.partial(voc.find, year="2012"),
 }
-_TFDS = "tfds:"
 
 
 def split_names(dataset: str, data_dirs: Sequence[str | pathlib.Path] = ()) -> list[str]:
@@ -41,7 +41,7 @@ def open_source(dataset: str, split: str | None = None, data_dirs: Sequence[str 
 
 def prepare(dataset: str, data_dirs: Sequence[str | pathlib.Path] = ()) -> None:
     """Has tensorflow-datasets download and prepare the data set."""
-    name = dataset.removeprefix(_TFDS)
+    name = dataset.removeprefix(presets.TFDS)
     if name == dataset and name not in tfds_sets.ARCHIVES:
         raise InputError(f"--download: --dataset={dataset} is not a data set of tensorflow-datasets")
     tfds_sets.prepare(name, _directories(data_dirs)[0])
@@ -57,15 +57,15 @@ def _open_one(dataset, split, data_dir):
     splits = _find_splits(dataset, data_dir)
     split = split or next(iter(splits))
     if split not in splits:
-        raise InputError(f"--split={split}: {dataset} has {', '.join(splits)}")
+        place = f" in {data_dir}" if data_dir else ""
+        raise InputError(f"--split={split}: {dataset}{place} has {', '.join(splits)}")
     return splits[split]()
 
 
 def _find_splits(dataset, data_dir) -> Splits:
     if data_dir is not None and not data_dir.is_dir():
         raise InputError(f"--data_dir={data_dir}: no such folder")
-    if dataset.startswith(_TFDS):
-        return tfds_sets.find(dataset.removeprefix(_TFDS), data_dir)
-    if dataset not in DATASETS:
-        raise InputError(f"--dataset={dataset}: unknown; expected one of {', '.join(DATASETS)}, or tfds:NAME")
+    presets.check_name(dataset)
+    if dataset.startswith(presets.TFDS):
+        return tfds_sets.find(dataset.removeprefix(presets.TFDS), data_dir)
     return DATASETS[dataset](data_dir)

@@ -11,6 +11,7 @@ from lci_tf.errors import InputError
 READ = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif"})
 # Images all the same, so they are not passed over like a text file: decoding refuses and names them.
 REFUSED = frozenset({".tif", ".tiff", ".webp", ".heic", ".heif", ".avif", ".jp2", ".jxl"})
+_IMAGES = READ | REFUSED
 SPLITS = ("train", "val", "valid", "validation", "test")
 
 
@@ -23,14 +24,18 @@ def find(data_dir: pathlib.Path | None) -> Splits:
     splits = [name for name in SPLITS if (data_dir / name).is_dir()]
     if not splits:
         return {"all": lambda: open_folder(data_dir, split="all")}
-    notes = _notes_on_folders_beside(splits, data_dir)
+    notes = _notes_on_what_stands_beside(splits, data_dir)
     return {name: lambda name=name: open_folder(data_dir / name, split=name, notes=notes) for name in splits}
 
 
-def _notes_on_folders_beside(splits, data_dir):
+def _notes_on_what_stands_beside(splits, data_dir):
     """Those who have classes `bus`, `car` and `train` should be told that the last is taken for a split."""
+
+    def counts(entry):
+        return entry.name not in splits and not entry.name.startswith(".") and (entry.is_dir() or _is_image(entry.name))
+
     with os.scandir(data_dir) as entries:
-        beside = sorted(e.name for e in entries if e.is_dir() and e.name not in splits and not e.name.startswith("."))
+        beside = sorted(entry.name for entry in entries if counts(entry))
     if not beside:
         return ()
     return (f"{data_dir}: {' and '.join(splits)} taken for splits; not looked at: {', '.join(beside[:5])}"
@@ -82,11 +87,15 @@ def list_images(folder: pathlib.Path) -> tuple[list[str], list[str]]:
                     continue
                 if entry.is_dir():
                     folders.append(entry.path)
-                elif os.path.splitext(entry.name)[1].lower() in READ | REFUSED:  # noqa: PTH122 (ten times faster)
+                elif _is_image(entry.name):
                     images.append(entry.path)
                 else:
                     others.append(entry.path)
     return sorted(images), sorted(others)
+
+
+def _is_image(name):
+    return os.path.splitext(name)[1].lower() in _IMAGES  # noqa: PTH122 (pathlib takes ten times as long)
 
 
 def _labels_by_folder(paths, prefix):

@@ -14,6 +14,14 @@ _LIMIT_IN_A_STREAM = 100  # unreadable images, where a share of an unknown numbe
 log = logging.getLogger("lci_tf")
 
 
+def allowed_bad_images(max_bad_images: float, count: int | None) -> float:
+    """How many of `count` images may be unreadable: `max_bad_images` is a share if below 1, else a number."""
+    if max_bad_images >= 1:
+        return max_bad_images
+    # A share of an unknown number; but none is none.
+    return max_bad_images * count if count is not None else _LIMIT_IN_A_STREAM * (max_bad_images > 0)
+
+
 class InputReport:
     """What the pipeline has to say about single images.
 
@@ -23,7 +31,7 @@ class InputReport:
     """
 
     def __init__(self, source: Source, max_bad_images: float = 0.01):
-        """Allows so many unreadable images: a share of the set if below 1, else a number."""
+        """Allows so many unreadable images; see `allowed_bad_images`."""
         self.unreadable: dict[int, str] = {}
         self.enlarged = False
         self.failure: InputError | None = None
@@ -51,10 +59,8 @@ class InputReport:
         self._fail(f"none of {len(indices)} images in a row can be read; {self.unreadable[int(indices[-1])]}")
 
     def _stop_if_too_many(self):
-        count, limit = self._source.count, self._max_bad_images
-        if limit < 1:
-            limit = _LIMIT_IN_A_STREAM if count is None else limit * count
-        if len(self.unreadable) > limit:
+        count = self._source.count
+        if len(self.unreadable) > allowed_bad_images(self._max_bad_images, count):
             of = "" if count is None else f" of {count:,}"
             last = list(self.unreadable.values())[-1]
             self._fail(

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 from tqdm import tqdm
 
 from lci_tf import decoding, images, pictures
 from lci_tf.data import pipeline
-from lci_tf.data.input_report import InputReport
+from lci_tf.data.input_report import InputReport, allowed_bad_images
 from lci_tf.data.source import ImageFiles, Source
 from lci_tf.errors import InputError
 
@@ -55,16 +56,17 @@ class Findings:
 def inspect(source: Source, crops: pipeline.Crops, seed: int = 0) -> Findings:
     """Reads and decodes every image of the source. Shows two progress bars."""
     findings = Findings()
-    _look_at_contents(source, findings, random.Random(seed))
-    _decode_all(source, crops, findings)
+    report = InputReport(source, max_bad_images=float("inf"))
+    with report.one_line_errors():
+        _look_at_contents(source, findings, random.Random(seed))
+        _decode_all(source, crops, report, findings)
     return findings
 
 
-def problems(findings: Findings, crops: pipeline.Crops, max_bad_images: float, batch_size: int) -> list[str]:
-    """What would spoil a training, a sentence each."""
+def problems(findings: Findings, crops: pipeline.Crops, max_bad_images: float) -> list[str]:
+    """What of a split would spoil a training, a sentence each."""
     found = []
-    limit = max_bad_images * findings.count if max_bad_images < 1 else max_bad_images
-    if len(findings.unreadable) > limit:
+    if len(findings.unreadable) > allowed_bad_images(max_bad_images, findings.count):
         found.append(f"{len(findings.unreadable):,} of {findings.count:,} images cannot be read, "
                      f"more than --max_bad_images={max_bad_images:g} allows")  # fmt: skip
     small = sum(n for size, n in findings.sizes.items() if min(size) < crops.crop_size)
@@ -73,9 +75,18 @@ def problems(findings: Findings, crops: pipeline.Crops, max_bad_images: float, b
     repeated = sum(len(places) - 1 for places in findings.duplicates)
     if repeated > findings.count / 10:
         found.append(f"{repeated:,} of {findings.count:,} images are copies of others")
-    if findings.count < batch_size:
-        found.append(f"{findings.count:,} images do not fill a batch of {batch_size}")
     return found
+
+
+def differing_labels(label_names: dict[str, tuple[str, ...]]) -> list[str]:
+    """Labelled splits must agree on their labels: the same number means another class otherwise."""
+    labelled = {split: names for split, names in label_names.items() if names}
+    (first, expected), *others = labelled.items() or [(None, ())]
+    return [
+        f"{split} has other labels than {first}, such as {min(set(names) ^ set(expected), default='another order')}"
+        for split, names in others
+        if names != expected
+    ]
 
 
 def shared_images(findings: dict[str, Findings]) -> dict[tuple[str, str], list[str]]:
@@ -84,14 +95,16 @@ def shared_images(findings: dict[str, Findings]) -> dict[tuple[str, str], list[s
     splits = list(findings)
     for i, first in enumerate(splits):
         for second in splits[i + 1 :]:
+            if first == "trainval" and second in ("train", "val"):
+                continue  # VOC's is both of these
             both = findings[first].digests.keys() & findings[second].digests.keys()
             if both:
                 shared[first, second] = sorted(findings[second].digests[digest] for digest in both)
     return shared
 
 
-def montage(findings: Findings, crops: pipeline.Crops, seed: int = 0) -> np.ndarray:
-    """Images as they are stored beside random views of the same ones."""
+def pictures_of(findings: Findings, crops: pipeline.Crops, seed: int = 0) -> dict[str, np.ndarray]:
+    """`"montage"`: images as they are stored beside random views of the same ones; `"mean"`: the mean image."""
     side, stored, seen = max(96, crops.crop_size), [], []
     views = np.random.default_rng(seed).random([len(findings.samples), 1, 3]).astype(np.float32)
     for contents, view in zip(findings.samples, views, strict=True):
@@ -102,11 +115,14 @@ def montage(findings: Findings, crops: pipeline.Crops, seed: int = 0) -> np.ndar
         crop = images.crop(image, tf.constant(view), crops.crop_size, crops.resize)[0].numpy()
         stored.append(pictures.fit(image.numpy(), side))
         seen.append(pictures.fit(crop, side))
+    if not stored:
+        return {}
     columns = 5 if len(stored) <= 20 else 8
-    return pictures.side_by_side({
+    montage = pictures.side_by_side({
         "as stored": pictures.grid(np.stack(stored), columns),
         f"as a training sees them: {crops.crop_size}-pixel crops": pictures.grid(np.stack(seen), columns),
     })  # fmt: skip
+    return {"montage": montage, "mean": findings.mean.round().astype(np.uint8)}
 
 
 def _look_at_contents(source, findings, rng):
@@ -157,6 +173,8 @@ def _contents(source: Source) -> Iterator[tuple[bytes | np.ndarray | None, np.nd
 
 def _count_label(source, label, counts):
     if source.label_kind == "class":
+        if label == -1:
+            return  # as tensorflow-datasets marks ImageNet's test images, whose labels are secret
         if not 0 <= label < len(source.label_names):
             raise InputError(f"{source.name} {source.split}: has a label {label}, but names for 0…"
                              f"{len(source.label_names) - 1}; labels count from 0")  # fmt: skip
@@ -176,21 +194,26 @@ def _facts(contents):
             kind = "JPEG" if image.format == "MPO" else image.format
             colours = {"RGB": "", "L": ", grey", "RGBA": ", RGBA", "P": ", palette", "CMYK": ", CMYK"}
             kind += colours.get(image.mode, f", {image.mode}")
-            orientation = image.getexif().get(_EXIF_ORIENTATION, 1) if image.format in ("JPEG", "MPO") else 1
+            orientation = _orientation(image) if image.format in ("JPEG", "MPO") else 1
             size = image.size[::-1] if orientation >= 5 else image.size
             return digest, size, kind, orientation
     except Exception:  # Pillow raises what it likes on broken headers; decoding names the file
         return digest, None, None, 1
 
 
-def _decode_all(source, crops, findings):
+def _orientation(image):
+    """From the EXIF segment alone, as decoding does; Pillow's `getexif` would ask other metadata too."""
+    exif = Image.Exif()
+    exif.load(image.info.get("exif", b""))
+    return exif.get(_EXIF_ORIENTATION, 1)
+
+
+def _decode_all(source, crops, report, findings):
     """The mean image, and which images cannot be decoded."""
-    report = InputReport(source, max_bad_images=float("inf"))
     batches = pipeline.evaluation_batches(source, crops, batch_size=64, report=report)
     total = np.zeros([crops.crop_size, crops.crop_size, 3])
     valid = 0
-    bar = tqdm(total=findings.count, desc=f"decoding {source.split}", unit=" images", leave=False)
-    with bar, report.one_line_errors():
+    with tqdm(total=findings.count, desc=f"decoding {source.split}", unit=" images", leave=False) as bar:
         for batch in batches:
             readable = tf.boolean_mask(batch["image"][:, 0], batch["valid"])
             total += tf.reduce_sum(readable, axis=0).numpy()

@@ -14,6 +14,7 @@ from lci_tf import images
 from lci_tf.data import draws
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import IndexedSource, Row, Source
+from lci_tf.errors import InputError
 
 _CHUNK_BYTES = 8 * 2**20
 SHUFFLE_BUFFER = 10_000  # encoded images, for sources that are streams
@@ -28,7 +29,7 @@ class Crops:
 
     def __post_init__(self):
         if self.resize < self.crop_size:
-            raise ValueError(f"resize {self.resize} is smaller than crop_size {self.crop_size}")
+            raise InputError(f"resize {self.resize} is smaller than crop_size {self.crop_size}")
 
 
 @dataclasses.dataclass(frozen=True)

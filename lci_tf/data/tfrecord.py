@@ -36,9 +36,10 @@ class TFRecords(StreamSource):
     label_key: str | None
 
     def stream(self):
-        wanted = {self.image_key: tf.io.FixedLenFeature([], tf.string)}
+        # A record without an image is then an unreadable image, and one without a label is not labelled.
+        wanted = {self.image_key: tf.io.FixedLenFeature([], tf.string, default_value="")}
         if self.label_key:
-            wanted[self.label_key] = tf.io.FixedLenFeature([], tf.int64)
+            wanted[self.label_key] = tf.io.FixedLenFeature([], tf.int64, default_value=-1)
 
         def to_row(record):
             example = tf.io.parse_single_example(record, wanted)
@@ -50,6 +51,8 @@ class TFRecords(StreamSource):
 
 
 def _open(data_dir, split, shards):
+    if len({_compression(shard) for shard in shards}) > 1:
+        raise InputError(f"--data_dir={data_dir}: some shards of {split} are compressed (.gz) and some are not")
     try:
         first = next(iter(tf.data.TFRecordDataset(shards, compression_type=_compression(shards[0])).take(1)), None)
     except tf.errors.DataLossError:

@@ -20,7 +20,7 @@ def test_an_unknown_data_set_is_refused_with_those_there_are(refusal):
 
 def test_an_unknown_split_is_refused_with_those_there_are(tmp_path, refusal):
     touch(tmp_path, "train/1.jpg", "val/1.jpg")
-    assert refusal(open_source, "folder", "tset", [tmp_path]) == "--split=tset: folder has train, val"
+    assert refusal(open_source, "folder", "tset", [tmp_path]) == f"--split=tset: folder in {tmp_path} has train, val"
 
 
 @pytest.mark.parametrize("dataset", [*data.DATASETS, "tfds:mnist"])

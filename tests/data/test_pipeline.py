@@ -10,7 +10,7 @@ from PIL import Image
 
 from lci_tf import images
 from lci_tf.data import folder, pipeline
-from lci_tf.data.input_report import InputReport
+from lci_tf.data.input_report import InputReport, allowed_bad_images
 from lci_tf.data.source import PixelArray, StreamSource
 from lci_tf.errors import InputError
 
@@ -275,7 +275,7 @@ def test_enlarging_is_said_once(tmp_path, caplog):
 
 
 def test_a_resize_below_the_crop_is_refused():
-    with pytest.raises(ValueError, match="resize 20 is smaller than crop_size 32"):
+    with pytest.raises(InputError, match="resize 20 is smaller than crop_size 32"):
         pipeline.Crops(crop_size=32, resize=20)
 
 
@@ -290,3 +290,9 @@ def test_memory_does_not_grow_with_the_number_of_images():
     printed = subprocess.run([sys.executable, bench, "memory"], check=True, capture_output=True, text=True).stdout
     megabytes = [int(line.split()[2].replace(",", "")) for line in printed.splitlines()]
     assert len(megabytes) == 2 and abs(megabytes[1] - megabytes[0]) < 200, printed
+
+
+def test_no_unreadable_image_is_allowed_where_none_is():
+    assert allowed_bad_images(0, None) == allowed_bad_images(0, 1000) == 0
+    assert allowed_bad_images(0.01, 1000) == 10
+    assert allowed_bad_images(5, None) == allowed_bad_images(5, 10) == 5
