@@ -134,3 +134,4 @@ def _log_to_stderr():
     log.addHandler(_AboveTheBar())
     log.setLevel(logging.INFO)
     log.propagate = False
+    logging.getLogger("absl").setLevel(logging.ERROR)  # where tensorflow-datasets tells what it looks at

@@ -79,7 +79,8 @@ def crop_plain_jpeg(contents: tf.Tensor, views: tf.Tensor, crop_size: int, resiz
 def _cut(image, view, crop_size):
     size = [crop_size, crop_size, 3]
     spare = tf.shape(image) - size
-    # Every offset 0…spare is equally likely for a uniform place, and ½ is the middle. Colours have none to spare.
+    # Every offset 0…spare is equally likely for a uniform place, and ½ is the middle (of an odd number to spare, half a
+    # pixel off: there is no other way to keep pixels as they are). Colours have none to spare.
     offset = tf.minimum(tf.cast(view * tf.cast(spare + 1, tf.float32), tf.int32), spare)
     return _mirror(tf.slice(image, offset, size), view)
 

@@ -1,5 +1,6 @@
 """check_data as a user runs it, on a folder with everything that can be wrong."""
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -16,7 +17,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 def check_data(tmp_path, *arguments):
     command = [sys.executable, "-m", "lci_tf.check_data", f"--output_dir={tmp_path / 'out'}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    home = {**os.environ, "HOME": str(tmp_path)}  # without data sets that happen to be prepared on this machine
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=home)
 
 
 def picture(seed, size=(96, 96)):
@@ -124,6 +126,7 @@ def test_mistakes_are_told_in_one_line(tmp_path):
         (["--batch_size=0"], "--batch_size=0: must be at least 1"),
         (["--max_bad_images=nan"], "flag --max_bad_images=nan"),
         ([f"--output_dir={__file__}"], f"{__file__}: File exists"),
+        (["--dataset=stl10"], "--dataset=stl10: not prepared in "),
         (["--dataset=synthetic", "--download"], "--download: --dataset=synthetic is not a data set of tensorflow-data"),
     ):
         result = check_data(tmp_path, *arguments)
