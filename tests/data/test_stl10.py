@@ -72,7 +72,7 @@ def test_binaries_are_found_in_the_folder_that_the_archive_unpacks_to(tmp_path):
 def test_only_the_splits_that_are_there_are_offered(tmp_path, refusal):
     write_split(tmp_path, "test", random_images(1), labels=[1])
     assert split_names("stl10", [tmp_path]) == ["test"]
-    assert refusal(open_source, "stl10", "train", [tmp_path]) == "--split=train: stl10 has test"
+    assert refusal(open_source, "stl10", "train", [tmp_path]) == f"--split=train: stl10 in {tmp_path} has test"
 
 
 @pytest.mark.parametrize("size", [0, 1, 3 * SIDE * SIDE - 1, 2 * 3 * SIDE * SIDE + 5])

@@ -243,4 +243,5 @@ def test_an_unknown_name_is_refused(tmp_path, refusal, no_network, name):
 def test_an_unknown_split_is_refused_with_those_there_are(tmp_path, refusal):
     features = tfds.features.FeaturesDict({"image": tfds.features.Image()})
     store(tmp_path, "small", features, {"b": [{"image": random_image(0)}], "a": [{"image": random_image(0)}]})
-    assert "--split=train: tfds:small has a, b" in refusal(open_source, "tfds:small", "train", [tmp_path])
+    message = refusal(open_source, "tfds:small", "train", [tmp_path])
+    assert message == f"--split=train: tfds:small in {tmp_path} has a, b"

@@ -128,7 +128,7 @@ def test_a_layout_without_lists_is_refused(tmp_path, refusal):
 
 
 def test_an_unknown_split_is_refused_with_those_there_are(voc, refusal):
-    assert refusal(open_source, "voc/2007", "test", [voc]) == "--split=test: voc/2007 has trainval"
+    assert refusal(open_source, "voc/2007", "test", [voc]) == f"--split=test: voc/2007 in {voc} has trainval"
 
 
 def test_a_directory_without_the_layout_is_refused(tmp_path, refusal):
