@@ -55,7 +55,7 @@ class InputReport:
         return np.zeros([], np.bool_)
 
     def give_up(self, indices: np.ndarray) -> np.ndarray:
-        """For a training chunk of which nothing can be read, so that nothing can stand in."""
+        """For a worker's part of a batch of which nothing can be read, so that nothing can stand in."""
         self._fail(f"none of {len(indices)} images in a row can be read; {self.unreadable[int(indices[-1])]}")
 
     def _stop_if_too_many(self):

@@ -193,7 +193,7 @@ def _load(chunks, source: Source, crops: Crops, report: InputReport) -> tf.data.
 
 
 class _Chunk(NamedTuple):
-    """Part of a batch on its way: what to load, and what has been loaded of it."""
+    """Some images on their way: what to load, and what has been loaded of it."""
 
     rows: Row
     views: tf.Tensor
