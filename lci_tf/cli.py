@@ -54,8 +54,11 @@ def define_settings_flags(*names: str) -> None:
     define = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_boolean}
     for field in dataclasses.fields(presets.Settings):
         if not names or field.name in names:
-            define_this = define.get(field.type, flags.DEFINE_list)
-            define_this(field.name, None, field.metadata["help"], module_name=field.metadata["group"])
+            text, group, choices = (field.metadata[key] for key in ("help", "group", "choices"))
+            if choices:
+                flags.DEFINE_enum(field.name, None, choices, f"{text}: {', '.join(choices)}", module_name=group)
+            else:
+                define.get(field.type, flags.DEFINE_list)(field.name, None, text, module_name=group)
 
 
 def settings_from_flags() -> presets.Settings:

@@ -11,14 +11,18 @@ from typing import Any
 from lci_tf.errors import InputError
 
 TRANSFORMS = ("rot", "warp", "lci")
+BACKBONES = ("alexnet_small", "alexnet", "resnet34")
 # What --dataset takes, beside tfds:NAME. `lci_tf.data` has what opens each.
 DATASETS = ("synthetic", "folder", "tfrecord", "stl10", "celeb_a", "imagenet2012", "places365_small", "voc/2007",
             "voc/2012")  # fmt: skip
 TFDS = "tfds:"
 
 
-def _setting(help: str, group: str):
-    return dataclasses.field(metadata={"help": help, "group": group})
+def _setting(help: str, group: str, choices: tuple[str, ...] = ()):
+    return dataclasses.field(metadata={"help": help, "group": group, "choices": choices})
+
+
+_LCI = "Limited context inpainting"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,11 @@ class Settings:
     crop_size: int = _setting("side of the square that C sees, in pixels", "Images")
     margin: int = _setting("transformations are made on the crop plus this, then cut to it at a random place", "Images")
     resize: int = _setting("short side of the image before a crop is cut; smaller images are not enlarged", "Images")
+    backbone: str = _setting("which network C is", "Networks", choices=BACKBONES)
+    width: float = _setting("multiplies the channels of C, F and D; below 1 for small machines", "Networks")
+    sync_bn: bool = _setting("batch normalisation over all replicas together", "Networks")
+    mixed_precision: str = _setting("what the networks compute in", "Networks",
+                                    choices=("float32", "bfloat16", "float16"))  # fmt: skip
     batch_size: int = _setting("source images per step, over all replicas", "Training")
     epochs: int = _setting("passes over the data set", "Training")
     learning_rate: float = _setting("of C, at the start", "Training")
@@ -35,20 +44,26 @@ class Settings:
     beta_1: float = _setting("of C's AdamW", "Training")
     beta_2: float = _setting("of C's AdamW", "Training")
     weight_decay: float = _setting("share of a weight of C lost per step, at the start of the cosine", "Training")
-    transforms: tuple[str, ...] = _setting(f"which to tell apart, of {','.join(TRANSFORMS)}", "Transformations")
+    transforms: tuple[str, ...] = _setting(
+        f"which to tell apart, of {','.join(TRANSFORMS)}, and your own as module:Class", "Transformations"
+    )
     warp_grid: int = _setting("control points of the warp along each side", "Transformations")
     warp_strength: float = _setting("largest shift of a control point, as a share of the image", "Transformations")
+    random_warp_points: bool = _setting("control points anywhere, not on a grid", "Transformations")
     tilt: float = _setting("half of each class is turned by at most this, in half turns", "Transformations")
-    patch_size: int = _setting("side of the patch that is inpainted", "Limited context inpainting")
-    border: int = _setting("pixels at the patch's edge that F sees", "Limited context inpainting")
-    noise_scale: float = _setting("standard deviation of the noise in its centre", "Limited context inpainting")
-    border_weight: float = _setting("λ_border, for keeping the border", "Limited context inpainting")
-    autoencoding_weight: float = _setting("λ_AE, for autoencoding patches", "Limited context inpainting")
-    inpainter_learning_rate: float = _setting("of F", "Limited context inpainting")
-    discriminator_learning_rate: float = _setting("of D", "Limited context inpainting")
-    adversarial_beta_1: float = _setting("of F's and D's Adam", "Limited context inpainting")
-    deep_inpainter: bool = _setting("F and D with the layers in parentheses in their tables",
-                                    "Limited context inpainting")  # fmt: skip
+    patch_size: int = _setting("side of the patch that is inpainted", _LCI)
+    border: int = _setting("pixels at the patch's edge that F sees", _LCI)
+    noise_scale: float = _setting("standard deviation of the noise in its centre", _LCI)
+    border_weight: float = _setting("λ_border, for keeping the border", _LCI)
+    autoencoding_weight: float = _setting("λ_AE, for autoencoding patches", _LCI)
+    inpainter_learning_rate: float = _setting("of F", _LCI)
+    discriminator_learning_rate: float = _setting("of D", _LCI)
+    adversarial_beta_1: float = _setting("of F's and D's Adam", _LCI)
+    deep_inpainter: bool = _setting("F and D with the layers in parentheses in their tables", _LCI)
+    discriminator_pooling: str = _setting("of D's last map", _LCI, choices=("average", "sum"))
+    adversarial_cosine: bool = _setting("let F's and D's learning rates follow C's cosine", _LCI)
+    adversarial_classifier: bool = _setting("train F against C too, not only against D", _LCI)
+    patch_autoencoding: bool = _setting("have F autoencode patches, for half of the images not inpainted", _LCI)
 
     def check_images(self) -> None:
         """Raises `InputError` if what concerns single images contradicts itself."""
@@ -77,7 +92,10 @@ class Settings:
             _require(getattr(self, name) >= 0, f"--{name}={getattr(self, name)}: must not be negative")
         _require(self.transforms, "--transforms: is empty; C needs at least one transformation to tell from identity")
         for name in self.transforms:
-            _require(name in TRANSFORMS, f"--transforms={name}: unknown; expected some of {','.join(TRANSFORMS)}")
+            _require(
+                name in TRANSFORMS or ":" in name,
+                f"--transforms={name}: unknown; expected some of {','.join(TRANSFORMS)}, or module:Class of your own",
+            )
         _require(len(set(self.transforms)) == len(self.transforms), "--transforms: names a transformation twice")
         _require(
             self.resize >= self.crop_size + self.margin,
@@ -96,8 +114,13 @@ class Settings:
             self.patch_size % halvings == 0,
             f"--patch_size={self.patch_size}: F halves and doubles it, so it must be divisible by {halvings}",
         )
+        _require(self.width > 0, f"--width={self.width:g}: must be above 0")
         _require(
-            self.batch_size % (2 * replicas) == 0,
+            self.batch_size % replicas == 0,
+            f"--batch_size={self.batch_size}: must be divisible by the {replicas} replicas",
+        )
+        _require(
+            "lci" not in self.transforms or self.batch_size % (2 * replicas) == 0,
             f"--batch_size={self.batch_size}: must be divisible by two (D sees pairs)"
             + (f" on each of {replicas} replicas, so by {2 * replicas}" if replicas > 1 else ""),
         )
@@ -133,6 +156,10 @@ _STL10 = {
     "crop_size": _paper(64, "Ablation Experiments"),
     "margin": _authors(16, "they cut 64 of 80 pixels after transforming"),
     "resize": _paper(96, "the size of STL-10's images"),
+    "backbone": _paper("alexnet_small", "Experiments"),
+    "width": _paper(1.0, "Experiments"),
+    "sync_bn": _ours(False, "not said; Keras's default"),
+    "mixed_precision": _ours("float32", "not said; the safe one"),
     "batch_size": _paper(64, "Ablation Experiments"),
     "epochs": _paper(200, "Ablation Experiments"),
     "learning_rate": _paper(3e-4, "Experiments"),
@@ -143,6 +170,7 @@ _STL10 = {
     "transforms": _paper(("rot", "warp", "lci"), "eq. 1"),
     "warp_grid": _ours(4, "a uniform grid; its number of points is not given"),
     "warp_strength": _paper(0.1, "Random Warping"),
+    "random_warp_points": _paper(False, "Random Warping"),
     "tilt": _authors(0.07, "they turn half of each class by up to 0.07π"),
     "patch_size": _paper(48, "Table 1, baseline"),
     "border": _paper(2, "Experiments"),
@@ -153,6 +181,10 @@ _STL10 = {
     "discriminator_learning_rate": _paper(2e-4, "Experiments"),
     "adversarial_beta_1": _paper(0.5, "Experiments"),
     "deep_inpainter": _paper(False, "Supplement, Tables 7 and 8"),
+    "discriminator_pooling": _paper("average", "Supplement, Table 8"),
+    "adversarial_cosine": _paper(False, "Experiments"),
+    "adversarial_classifier": _paper(True, "eq. 5"),
+    "patch_autoencoding": _paper(True, "Preventing Degenerate Learning"),
 }
 
 _CELEBA = {
@@ -170,6 +202,7 @@ _IMAGENET = {
     "crop_size": _paper(128, "Unsupervised Feature Learning Benchmarks"),
     "margin": _ours(32, "a quarter of the crop, as on STL-10"),
     "resize": _ours(192, "one and a half crops, as on STL-10"),
+    "backbone": _paper("alexnet", "Unsupervised Feature Learning Benchmarks"),
     "batch_size": _paper(96, "Unsupervised Feature Learning Benchmarks"),
     "epochs": _paper(200, "Unsupervised Feature Learning Benchmarks"),
     "patch_size": _ours(96, "three quarters of the crop, as on STL-10"),

@@ -8,6 +8,11 @@ from PIL import Image
 from lci_tf.data.source import IndexedSource
 from lci_tf.errors import InputError
 
+# Two replicas for the tests of training on several devices. TensorFlow takes this only before it has run anything.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+
 
 @pytest.fixture
 def write_png(tmp_path):

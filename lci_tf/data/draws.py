@@ -6,12 +6,17 @@ draws alone. Each purpose has a number of its own; giving two purposes the same 
 
 import tensorflow as tf
 
-VIEW, ORDER = range(2)
+VIEW, ORDER, CUT, PATCH, NOISE, TRANSFORMATION = range(6)  # the last: of the first transformation, and so on
 
 
 def uniform(seed: int, purpose: int, step: tf.Tensor, batch_size: int, shape: tuple[int, ...] = ()) -> tf.Tensor:
     """float32 [batch_size, *shape] in [0, 1): a row for every place in the global batch of this step."""
     return tf.random.stateless_uniform([batch_size, *shape], key(seed, purpose, step))
+
+
+def seeds(seed: int, purpose: int, step: tf.Tensor, batch_size: int) -> tf.Tensor:
+    """int64 [batch_size, 2]: for every place in the batch a seed of its own, for what is drawn elsewhere."""
+    return tf.random.stateless_uniform([batch_size, 2], key(seed, purpose, step), None, None, tf.int64)
 
 
 def key(seed: int, purpose: int, step: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,1 @@
+"""Training the classifier against the inpainter: the learner and all that surrounds it."""

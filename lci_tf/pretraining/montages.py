@@ -1,0 +1,90 @@
+"""What a pre-training looks like: the transformations, F's patches, C's first filters. Pictures from arrays."""
+
+import numpy as np
+
+from lci_tf import pictures
+
+_TILE = 128  # pixels: small images are enlarged to about this
+_FILTER = 64
+_FRAME = (255, 64, 32)
+
+
+def transformations(stacks: dict[str, np.ndarray], count: int = 8) -> np.ndarray:
+    """A row for each source image, a column for each class.
+
+    Args:
+      stacks: by label, [n, h, w, 3] in [-1, 1]; the i-th of each was made from the same source image.
+      count: rows at most.
+
+    Returns:
+      uint8 [height, width, 3].
+    """
+    return pictures.table({label: _tiles(images[:count]) for label, images in stacks.items()})
+
+
+def patches(
+    original: np.ndarray,
+    erased: np.ndarray,
+    inpainted: np.ndarray,
+    autoencoded: np.ndarray | None = None,
+    count: int = 8,
+) -> np.ndarray:
+    """What F is given and what it makes of it, a row for each patch: e, e with noise in its centre, r, F(e).
+
+    Args:
+      original, erased, inpainted, autoencoded: [n, p, p, 3] in [-1, 1], which the noise may exceed.
+      count: rows at most.
+
+    Returns:
+      uint8 [height, width, 3].
+    """
+    columns = {"original": original, "erased": erased, "inpainted": inpainted, "autoencoded": autoencoded}
+    return pictures.table({name: _tiles(p[:count]) for name, p in columns.items() if p is not None})
+
+
+def lci_examples(images: np.ndarray, places: np.ndarray, patch_size: int, count: int = 8) -> np.ndarray:
+    """Images with an inpainted patch, and the same again with a thin frame around the patch.
+
+    Args:
+      images: [n, h, w, 3] in [-1, 1].
+      places: int [n, 2], row and column of each patch's upper left corner; it may reach beyond the image.
+      patch_size: its side.
+      count: rows at most.
+
+    Returns:
+      uint8 [height, width, 3].
+    """
+    plain = _tiles(images[:count])
+    factor = plain.shape[1] // images.shape[1]
+    framed = [
+        pictures.outline(tile, top * factor, left * factor, patch_size * factor, _FRAME)
+        for tile, (top, left) in zip(plain, places[:count].tolist(), strict=True)
+    ]
+    return pictures.table({"inpainted": plain, "where": np.stack(framed)})
+
+
+def filters(kernel: np.ndarray, columns: int = 16) -> np.ndarray:
+    """The filters of a first convolution, each from black to white in its own range.
+
+    Args:
+      kernel: [h, w, 3, n].
+      columns: filters side by side.
+
+    Returns:
+      uint8 [height, width, 3].
+    """
+    each = _finite(np.moveaxis(kernel, -1, 0))
+    low, high = each.min(axis=(1, 2, 3), keepdims=True), each.max(axis=(1, 2, 3), keepdims=True)
+    middle, half = (high + low) / 2, np.maximum((high - low) / 2, np.finfo(np.float32).tiny)
+    return pictures.grid(_tiles((each - middle) / half, _FILTER), min(columns, len(each)))
+
+
+def _tiles(images, side=_TILE):
+    """[-1, 1] to uint8, and so much larger that one sees something."""
+    levels = np.round((np.clip(_finite(images), -1, 1) + 1) * 127.5).astype(np.uint8)
+    return pictures.enlarge(levels, max(1, round(side / images.shape[1])))
+
+
+def _finite(values):
+    """A training that has diverged should still be seen: what is not a number is grey."""
+    return np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)

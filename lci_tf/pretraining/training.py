@@ -1,0 +1,170 @@
+"""A pre-training from beginning to end, or from where it was left."""
+
+import dataclasses
+import logging
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from lci_tf import models, transforms
+from lci_tf.data import pipeline
+from lci_tf.data.input_report import InputReport
+from lci_tf.data.source import Source
+from lci_tf.errors import InputError
+from lci_tf.presets import Settings
+from lci_tf.pretraining import batches, callbacks, optimizers
+from lci_tf.pretraining.learner import Pretraining
+from lci_tf.pretraining.strategy import is_chief
+from lci_tf.runs import Checkpoints, Run, load_weights
+
+log = logging.getLogger("lci_tf")
+MONTAGE_ROWS = 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to train, beside the settings, and how.
+
+    Attributes:
+      steps: of the whole training.
+      inpainter_only: train F and D, without C.
+      inpainter: a run or checkpoint whose F is used, frozen.
+      init_from: a run or checkpoint whose weights the training starts from.
+    """
+
+    settings: Settings
+    steps: int
+    seed: int = 0
+    inpainter_only: bool = False
+    inpainter: str | None = None
+    init_from: str | None = None
+    jit_compile: bool = False
+    steps_per_execution: int = 1
+    log_every: int = 20
+    checkpoint_every: int = 500
+    keep_checkpoints: int = 3
+
+    def __post_init__(self):
+        with_lci = "lci" in self.settings.transforms
+        for name in ("inpainter_only", "inpainter"):
+            if getattr(self, name) and not with_lci:
+                raise InputError(f"--{name}: there is no inpainter, because lci is not among --transforms")
+        if self.inpainter_only and self.inpainter:
+            raise InputError("--inpainter_only trains an inpainter, --inpainter takes one that is trained: give one")
+
+
+def steps_of(settings: Settings, source: Source) -> int:
+    """How many steps the settings' epochs are."""
+    if source.count is None:
+        raise InputError(f"--epochs: how many images {source.name} {source.split} has is not known; give --steps instead")
+    return max(1, math.ceil(settings.epochs * source.count / settings.batch_size))
+
+
+def build(plan: Plan) -> Pretraining:
+    """C, F and D, as far as the transformations need them, compiled. To be called inside the strategy's scope."""
+    settings = plan.settings
+    tf.keras.utils.set_random_seed(plan.seed)
+    precision = settings.mixed_precision
+    tf.keras.mixed_precision.set_global_policy(precision if precision == "float32" else f"mixed_{precision}")
+    try:
+        chosen = transforms.create(settings.transforms, settings, settings.crop_size + settings.margin)
+        labels = transforms.labels_of(chosen)
+        classifier = inpainter = discriminator = None
+        if not plan.inpainter_only:
+            classifier = models.classifier(
+                settings.backbone, len(labels), settings.crop_size, settings.width, settings.sync_bn
+            )
+        if "lci" in settings.transforms:
+            shape = dict(patch_size=settings.patch_size, deep=settings.deep_inpainter, width=settings.width)
+            inpainter = models.inpainter(**shape, sync_bn=settings.sync_bn)
+            if plan.inpainter is None:
+                discriminator = models.patch_discriminator(**shape, pooling=settings.discriminator_pooling)
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    learner = Pretraining(classifier, inpainter, discriminator, chosen, settings)
+    learner.compile(
+        **optimizers.build(settings, plan.steps),
+        jit_compile=plan.jit_compile,
+        steps_per_execution=plan.steps_per_execution,
+    )
+    return learner
+
+
+def train(
+    run: Run,
+    source: Source,
+    plan: Plan,
+    strategy: tf.distribute.Strategy,
+    report: InputReport,
+    probe: Callable | None = None,
+    probe_every: int = 0,
+) -> Pretraining:
+    """Trains up to `plan.steps`, from the run's last checkpoint if it has one.
+
+    Args:
+      probe: called with C's features and the step, every `probe_every` steps; gives accuracies per layer.
+    """
+    chief = is_chief(strategy)
+    with strategy.scope():
+        learner = build(plan)
+    checkpoints = Checkpoints(run, checkpointed(learner), keep=plan.keep_checkpoints, is_chief=chief)
+    first_step = checkpoints.restore_latest() or 0
+    if first_step == 0:
+        load_given_weights(learner, plan)
+    if first_step >= plan.steps:
+        log.info("%s is finished: %d steps", run.path, first_step)
+        return learner
+    if first_step:
+        log.info("going on from step %d of %d", first_step, plan.steps)
+    if chief:
+        run.forget_after(first_step)
+
+    def make(worker, start_step=first_step):
+        return batches.training_batches(source, plan.settings, learner.transforms, plan.seed, report, start_step, worker)
+
+    recorder = callbacks.Recorder(run if chief else None)
+    span = (first_step, plan.steps)
+    beside = [
+        callbacks.StopIfNotFinite(first_step, checkpoints),
+        callbacks.LogNumbers(plan.log_every, *span, recorder),
+        callbacks.Montages(*span, first_rows(make), recorder),
+        callbacks.SaveCheckpoints(plan.checkpoint_every, *span, checkpoints),
+    ]
+    if probe is not None:
+        beside.insert(2, callbacks.Probe(probe_every, *span, probe, recorder, checkpoints))
+    if chief:
+        beside.append(callbacks.ProgressBar(*span, plan.settings.batch_size))
+    with report.one_line_errors():
+        learner.fit(
+            batches.distributed(strategy, make),
+            steps_per_epoch=plan.steps - first_step,
+            callbacks=beside,
+            verbose=0,
+        )
+    return learner
+
+
+def checkpointed(learner: Pretraining) -> dict[str, tf.Module]:
+    """What a checkpoint holds, by name."""
+    held = {"steps_done": learner.steps_done, "means": learner.means}
+    for player in ("classifier", "inpainter", "discriminator"):
+        if getattr(learner, player) is not None:
+            held[player] = getattr(learner, player)
+    for player in learner.players:
+        held[f"{player}_optimizer"] = learner.optimizer_of(player)
+    return held
+
+
+def load_given_weights(learner: Pretraining, plan: Plan) -> None:
+    if plan.init_from:
+        players = {name: getattr(learner, name) for name in learner.players}
+        load_weights(plan.init_from, "--init_from", **players)
+    if plan.inpainter:
+        load_weights(plan.inpainter, "--inpainter", inpainter=learner.inpainter)
+
+
+def first_rows(make) -> dict:
+    """The first images of the very first batch, with their draws: what the pictures of a run show."""
+    batch = next(iter(make(pipeline.ALONE, start_step=0)))
+    return tf.nest.map_structure(lambda values: values[:MONTAGE_ROWS], batch)
