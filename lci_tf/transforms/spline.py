@@ -1,4 +1,4 @@
-"""Polyharmonic spline interpolation, by tensorflow-addons where it exists, else the same in a few lines of our own.
+"""Polyharmonic splines, and warping by them: tensorflow-addons where it exists, else the same in a few lines of ours.
 
 The only module that knows of tensorflow-addons: there is none for Python 3.12 and newer.
 """
@@ -7,12 +7,14 @@ import warnings
 
 import tensorflow as tf
 
+from lci_tf.transforms.lookup import bilinear_lookup
+
 try:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its end-of-life notice, which our users can do nothing about
-        from tensorflow_addons.image import interpolate_spline as _addons_spline
+        from tensorflow_addons import image as _addons
 except ImportError:
-    _addons_spline = None
+    _addons = None
 
 
 def interpolate_spline(known_points: tf.Tensor, known_values: tf.Tensor, query_points: tf.Tensor) -> tf.Tensor:
@@ -26,9 +28,36 @@ def interpolate_spline(known_points: tf.Tensor, known_values: tf.Tensor, query_p
     Returns:
       [batch, m, k].
     """
-    if _addons_spline is not None:
-        return _addons_spline(known_points, known_values, query_points, order=2)
+    if _addons is not None:
+        return _addons.interpolate_spline(known_points, known_values, query_points, order=2)
     return solve_thin_plate(known_points, known_values, query_points)
+
+
+def sparse_image_warp(images: tf.Tensor, source_points: tf.Tensor, dest_points: tf.Tensor) -> tf.Tensor:
+    """Warps images such that what is at the source points comes to the destination points; edges are clamped.
+
+    Args:
+      images: float32 [n, height, width, channels].
+      source_points: float32 [n, points, 2], row and column in pixels.
+      dest_points: the same.
+
+    Returns:
+      like `images`.
+    """
+    if _addons is not None:
+        return tf.ensure_shape(_addons.sparse_image_warp(images, source_points, dest_points)[0], images.shape)
+    return warp_by_thin_plate(images, source_points, dest_points)
+
+
+def warp_by_thin_plate(images: tf.Tensor, source_points: tf.Tensor, dest_points: tf.Tensor) -> tf.Tensor:
+    """`sparse_image_warp` without tensorflow-addons."""
+    height, width = images.shape[1:3]
+    pixels = tf.meshgrid(tf.range(height, dtype=tf.float32), tf.range(width, dtype=tf.float32), indexing="ij")
+    pixels = tf.reshape(tf.stack(pixels, axis=-1), [1, height * width, 2])
+    pixels = tf.repeat(pixels, tf.shape(images)[0], axis=0)
+    points = pixels + solve_thin_plate(dest_points, source_points - dest_points, pixels)
+    points = tf.reshape(points, [-1, height, width, 2])
+    return bilinear_lookup(images, points)
 
 
 def solve_thin_plate(known_points: tf.Tensor, known_values: tf.Tensor, query_points: tf.Tensor) -> tf.Tensor:

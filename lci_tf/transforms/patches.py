@@ -1,0 +1,50 @@
+"""Cutting squares of pixels out of images and pasting them in, at a whole-numbered place for each image.
+
+Pixels are moved, never computed, so cropping and pasting back is bit-exact. Each is the other's gradient.
+"""
+
+import tensorflow as tf
+
+
+def random_places(draws: tf.Tensor, size: int, patch_size: int) -> tf.Tensor:
+    """Uniform draws [n, 2] to upper left corners, int32 [n, 2]: all places within the image are equally likely."""
+    spare = size - patch_size
+    # A draw just below 1 may be rounded up to the first place outside.
+    return tf.minimum(tf.cast(draws * (spare + 1), tf.int32), spare)
+
+
+def crop(images: tf.Tensor, places: tf.Tensor, patch_size: int) -> tf.Tensor:
+    """Images [n, height, width, c] to patches [n, patch_size, patch_size, c], whose upper left corners are `places`."""
+
+    @tf.custom_gradient
+    def crop_images(images):
+        within = tf.range(patch_size)
+        patches = _take(images, places[:, :1] + within, places[:, 1:] + within)
+        return patches, lambda gradient: paste(tf.zeros_like(images), gradient, places)
+
+    return crop_images(images)
+
+
+def paste(images: tf.Tensor, patches: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+    """Images [n, height, width, c] with square patches [n, p, p, c] instead of what was there."""
+    (height, width), patch_size = images.shape[1:3], patches.shape[1]
+    rows, columns = tf.range(height) - places[:, :1], tf.range(width) - places[:, 1:]
+    inside_rows, inside_columns = ((i >= 0) & (i < patch_size) for i in (rows, columns))
+    inside = (inside_rows[:, :, tf.newaxis] & inside_columns[:, tf.newaxis])[..., tf.newaxis]
+
+    @tf.custom_gradient
+    def paste_patches(images, patches):
+        last = patch_size - 1
+        spread = _take(patches, tf.clip_by_value(rows, 0, last), tf.clip_by_value(columns, 0, last))
+
+        def gradients(gradient):
+            return tf.where(inside, tf.zeros_like(gradient), gradient), crop(gradient, places, patch_size)
+
+        return tf.where(inside, spread, images), gradients
+
+    return paste_patches(images, patches)
+
+
+def _take(images, rows, columns):
+    """The pixels of images [n, height, width, c] in rows [n, h] and columns [n, w]: [n, h, w, c]."""
+    return tf.gather(tf.gather(images, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1)
