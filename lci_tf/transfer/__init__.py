@@ -1,0 +1,1 @@
+"""What the features are worth: classifiers on frozen features."""

@@ -1,0 +1,136 @@
+"""What features are worth in seconds, to watch them while they are learned: ridge and kNN accuracy per layer."""
+
+import logging
+import pathlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from lci_tf import data
+from lci_tf.data.input_report import InputReport
+from lci_tf.data.pipeline import Crops
+from lci_tf.data.source import Source
+from lci_tf.errors import InputError
+from lci_tf.transfer import share
+from lci_tf.transfer.features import Maps, pooled_features
+from lci_tf.transfer.knn import knn_accuracy
+from lci_tf.transfer.ridge import ridge_accuracy
+
+Results = dict[str, dict[str, float]]
+
+_TRAIN = ("train", "trainval")
+_TEST = ("test", "val", "valid", "validation")
+log = logging.getLogger("lci_tf")
+
+
+class QuickProbe:
+    """Made once, then asked about a model again and again.
+
+    Example:
+      train, test = open_labelled("synthetic")
+      quick_probe = QuickProbe(train, test, Crops(crop_size=64, resize=96))
+      print(table(quick_probe.probe(features_model)))
+    """
+
+    def __init__(
+        self,
+        train: Source,
+        test: Source,
+        crops: Crops,
+        grid: int = 4,
+        batch_size: int = 64,
+        seed: int = 0,
+        limit: int = 5000,
+        max_bad_images: float = 0.01,
+    ):
+        """Takes sources whose labels are classes, the same in both.
+
+        Args:
+          grid: maps are average-pooled to grid × grid bins.
+          seed: of the choice of images on which ridge chooses its regulariser.
+          limit: about so many images of each source, spread over it.
+          max_bad_images: how many may be unreadable; see `InputReport`.
+        """
+        sources = [share.at_most(source, limit) for source in (train, test)]
+        self._sources = [(source, InputReport(source, max_bad_images)) for source in sources]
+        self._crops, self._grid, self._batch_size = crops, grid, batch_size
+        self._seed = seed
+
+    def probe(self, features_model: Callable[..., Maps]) -> Results:
+        """Layer -> `"ridge"` and `"knn"`: the share of test images that each gets right.
+
+        Args:
+          features_model: see `pooled_features`.
+        """
+        (train_features, train_y), (test_features, test_y) = (
+            pooled_features(features_model, source, self._crops, self._batch_size, self._grid, report)
+            for source, report in self._sources
+        )
+        return {
+            layer: self._accuracies(layer, train_x, train_y, test_features[layer], test_y)
+            for layer, train_x in train_features.items()
+        }
+
+    def _accuracies(self, layer, train_x, train_y, test_x, test_y):
+        if not (np.isfinite(train_x).all() and np.isfinite(test_x).all()):
+            # A training that has gone wrong is told here, and ended or not by those who run it.
+            log.warning("%s: features are not finite, so their accuracy is not measured", layer)
+            return {"ridge": float("nan"), "knn": float("nan")}
+        return {
+            "ridge": ridge_accuracy(train_x, train_y, test_x, test_y, self._seed),
+            "knn": knn_accuracy(train_x, train_y, test_x, test_y),
+        }
+
+
+def table(results: Results) -> str:
+    """A column per layer and a row per method, in percent."""
+    methods = list(next(iter(results.values())))
+    lines = [f"{'%':6s}" + "".join(f"{layer:>8s}" for layer in results)]
+    lines += [f"{method:6s}" + "".join(f"{100 * of[method]:8.1f}" for of in results.values()) for method in methods]
+    return "\n".join(lines)
+
+
+def open_labelled(dataset: str, data_dirs: Sequence[str | pathlib.Path] = ()) -> tuple[Source, Source]:
+    """Train and test images with the same classes: the data set's own splits, or four fifths and a fifth of one.
+
+    Raises:
+      InputError: there are no labels, they are not classes, or the two splits do not have the same.
+    """
+    flag = f"--probe_dataset={dataset}"
+    try:
+        train, test = _choose_splits(dataset, data_dirs)
+    except InputError as error:
+        raise InputError(f"{flag}: {error}") from None
+    if train is None:
+        raise InputError(f"{flag}: has no labels; expected a data set with classes, such as a folder with one folder "
+                         "of images per class")  # fmt: skip
+    for source in (train, test):
+        if source.label_kind == "multi-label":
+            raise InputError(f"{flag}: several labels per image, which the quick probe cannot do yet; expected classes")
+    if train.label_names != test.label_names:
+        unlike = min(set(train.label_names) ^ set(test.label_names), default="another order")
+        raise InputError(f"{flag}: {train.split} and {test.split} do not have the same classes, such as {unlike}")
+    return train, test
+
+
+def _choose_splits(dataset, data_dirs) -> tuple[Source, Source] | tuple[None, None]:
+    names = data.split_names(dataset, data_dirs)
+
+    def first_labelled(splits):
+        opened = (data.open_source(dataset, split, data_dirs) for split in splits if split in names)
+        return next((source for source in opened if _is_labelled(source)), None)
+
+    train, test = first_labelled(_TRAIN), first_labelled(_TEST)
+    if train is not None and test is not None:
+        return train, test
+    only = train or test or first_labelled(names)
+    if only is None:
+        return None, None
+    return share.between(only, 0.2, 1.0), share.between(only, 0.0, 0.2)
+
+
+def _is_labelled(source):
+    """Test splits whose labels are secret have -1 instead, says tensorflow-datasets."""
+    if source.label_kind != "class":
+        return source.label_kind != "none"
+    return next(iter(source.stream().take(1)))["label"] >= 0
