@@ -3,7 +3,7 @@
 import ast
 import pathlib
 
-COMMANDS = ("check_data", "settings")
+COMMANDS = ("check_data", "settings", "train")
 
 
 def main():

@@ -56,7 +56,7 @@ def define_settings_flags(*names: str) -> None:
         if not names or field.name in names:
             text, group, choices = (field.metadata[key] for key in ("help", "group", "choices"))
             if choices:
-                flags.DEFINE_enum(field.name, None, choices, f"{text}: {', '.join(choices)}", module_name=group)
+                flags.DEFINE_enum(field.name, None, choices, text, module_name=group)
             else:
                 define.get(field.type, flags.DEFINE_list)(field.name, None, text, module_name=group)
 

@@ -5,6 +5,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 BACKGROUND = 255
 _GAP = 4
+_CAPTION_HEIGHT = 22
+_FONT_SIZE = 14
+_INK = (40, 40, 40)
 
 
 def grid(tiles: np.ndarray, columns: int) -> np.ndarray:
@@ -18,6 +21,23 @@ def grid(tiles: np.ndarray, columns: int) -> np.ndarray:
     return picture
 
 
+def table(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """As many columns as there are captions, each of uint8 [rows, height, width, 3], with even gaps between."""
+    rows = np.stack(list(columns.values()), axis=1)
+    width = rows.shape[3]
+    cells = grid(rows.reshape(-1, *rows.shape[2:]), len(columns))
+    canvas = Image.new("RGB", (cells.shape[1], cells.shape[0] + _CAPTION_HEIGHT), (BACKGROUND,) * 3)
+    draw = ImageDraw.Draw(canvas)
+    for i, caption in enumerate(columns):
+        font = ImageFont.load_default(_FONT_SIZE)
+        if font.getlength(caption) > width:
+            font = ImageFont.load_default(_FONT_SIZE * width / font.getlength(caption))
+        middle = _GAP + i * (width + _GAP) + width / 2
+        draw.text((middle, _CAPTION_HEIGHT / 2 + 2), caption, fill=_INK, font=font, anchor="mm")
+    canvas.paste(Image.fromarray(cells), (0, _CAPTION_HEIGHT))
+    return np.asarray(canvas)
+
+
 def fit(image: np.ndarray, side: int) -> np.ndarray:
     """The whole image in a square of this side, centred."""
     picture = Image.fromarray(image)
@@ -28,16 +48,27 @@ def fit(image: np.ndarray, side: int) -> np.ndarray:
     return np.asarray(square)
 
 
+def enlarge(tiles: np.ndarray, factor: int) -> np.ndarray:
+    """[n, height, width, 3] with every pixel a square of this side."""
+    return tiles.repeat(factor, axis=1).repeat(factor, axis=2)
+
+
+def outline(picture: np.ndarray, top: int, left: int, side: int, colour: tuple[int, int, int]) -> np.ndarray:
+    """A thin frame just inside a square; what lies beyond the picture is not drawn."""
+    canvas = Image.fromarray(picture)
+    ImageDraw.Draw(canvas).rectangle((left, top, left + side - 1, top + side - 1), outline=colour)
+    return np.asarray(canvas)
+
+
 def side_by_side(pictures: dict[str, np.ndarray]) -> np.ndarray:
     """Pictures of one height, from left to right, each under its caption."""
-    caption_height = 22
-    height = max(p.shape[0] for p in pictures.values()) + caption_height
+    height = max(p.shape[0] for p in pictures.values()) + _CAPTION_HEIGHT
     width = sum(p.shape[1] for p in pictures.values()) + 5 * _GAP * (len(pictures) - 1)
     canvas = Image.new("RGB", (width, height), (BACKGROUND,) * 3)
     draw, left = ImageDraw.Draw(canvas), 0
     for caption, picture in pictures.items():
-        draw.text((left + _GAP, 4), caption, fill=(40, 40, 40), font=ImageFont.load_default(14))
-        canvas.paste(Image.fromarray(picture), (left, caption_height))
+        draw.text((left + _GAP, 4), caption, fill=_INK, font=ImageFont.load_default(_FONT_SIZE))
+        canvas.paste(Image.fromarray(picture), (left, _CAPTION_HEIGHT))
         left += picture.shape[1] + 5 * _GAP
     return np.asarray(canvas)
 

@@ -1,11 +1,10 @@
-"""Shows the settings that a pre-training would use, and which of them are not the paper's."""
+"""Shows the settings that a pre-training with these flags would use, and which of them are not the paper's."""
 
 from absl import flags
 
 from lci_tf import cli, presets, probe_protocols
+from lci_tf import train as train  # whose flags are the ones to look at
 
-cli.define_dataset_flag()
-cli.define_settings_flags()
 flags.DEFINE_integer("replicas", 1, "devices that share a batch", lower_bound=1, module_name="Training")
 
 

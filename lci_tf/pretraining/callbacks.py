@@ -68,7 +68,7 @@ class ProgressBar(tf.keras.callbacks.Callback):
 
     def __init__(self, first_step: int, last_step: int, batch_size: int):
         super().__init__()
-        self._options = dict(initial=first_step, total=last_step, unit=" images", unit_scale=batch_size)
+        self._options = {"initial": first_step, "total": last_step, "unit": " images", "unit_scale": batch_size}
         self._done = first_step
 
     def on_train_begin(self, logs=None):
@@ -121,7 +121,7 @@ class LogNumbers(_OnSchedule):
 
 
 class Montages(_OnSchedule):
-    """Pictures of what C sees and F makes of the first batch: at the start, at step 100, 200, 400, …, and at the end."""
+    """What C sees and F makes of the first batch: at the start, at steps 100, 200, 400, …, and at the end."""
 
     def __init__(self, first_step, last_step, batch, recorder: Recorder):
         super().__init__(_FIRST_MONTAGE, first_step, last_step)
@@ -171,7 +171,8 @@ class Probe(_OnSchedule):
 
     def act(self, step):
         found = self._probe(self.model.classifier.get_layer("features"), step)
-        self._recorder.numbers(step, {f"probe/{layer}_{kind}": v for layer, r in found.items() for kind, v in r.items()})
+        flat = {f"probe/{layer}_{kind}": value for layer, of in found.items() for kind, value in of.items()}
+        self._recorder.numbers(step, flat)
         if step > 0:
             self._checkpoints.save_best(step, max(result["ridge"] for result in found.values()))
 

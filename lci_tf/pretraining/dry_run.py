@@ -16,13 +16,14 @@ _STEPS = 3
 
 
 def look(run: Run, source: Source, plan: training.Plan, strategy: tf.distribute.Strategy, report: InputReport) -> None:
-    """Writes the pictures of step 0 and prints sizes and estimates from three steps."""
+    """Writes the pictures of step 0 and prints the sizes of everything, and estimates from three steps."""
     with strategy.scope():
         learner = training.build(plan)
     training.load_given_weights(learner, plan)
 
     def make(worker, start_step=0):
-        return batches.training_batches(source, plan.settings, learner.transforms, plan.seed, report, start_step, worker)
+        made = learner.transforms
+        return batches.training_batches(source, plan.settings, made, plan.seed, report, start_step, worker)
 
     with report.one_line_errors():
         for name, picture in callbacks.montages_of(learner, training.first_rows(make)).items():

@@ -14,8 +14,8 @@ _EPSILON = 1e-8  # TensorFlow 1's, which the authors left as it was
 class AdamW(tf.keras.optimizers.legacy.Adam):
     """Adam with decoupled weight decay, after Loshchilov and Hutter.
 
-    A weight shrinks by the share `weight_decay`, times the schedule's multiplier, in each step; the learning rate itself
-    does not come in. (Keras's `AdamW` multiplies by it, so that the paper's 1e-4 would be 3e-8 there.)
+    A weight shrinks by the share `weight_decay`, times the schedule's multiplier, in each step; the learning rate
+    itself does not come in. (Keras's `AdamW` multiplies by it, so that the paper's 1e-4 would be 3e-8 there.)
     """
 
     def __init__(self, schedule, weight_decay: float, **kwargs):

@@ -57,7 +57,7 @@ class Plan:
 def steps_of(settings: Settings, source: Source) -> int:
     """How many steps the settings' epochs are."""
     if source.count is None:
-        raise InputError(f"--epochs: how many images {source.name} {source.split} has is not known; give --steps instead")
+        raise InputError(f"--epochs: the number of images in {source.name} {source.split} is not known; give --steps")
     return max(1, math.ceil(settings.epochs * source.count / settings.batch_size))
 
 
@@ -76,7 +76,7 @@ def build(plan: Plan) -> Pretraining:
                 settings.backbone, len(labels), settings.crop_size, settings.width, settings.sync_bn
             )
         if "lci" in settings.transforms:
-            shape = dict(patch_size=settings.patch_size, deep=settings.deep_inpainter, width=settings.width)
+            shape = {"patch_size": settings.patch_size, "deep": settings.deep_inpainter, "width": settings.width}
             inpainter = models.inpainter(**shape, sync_bn=settings.sync_bn)
             if plan.inpainter is None:
                 discriminator = models.patch_discriminator(**shape, pooling=settings.discriminator_pooling)
@@ -119,9 +119,11 @@ def train(
         log.info("going on from step %d of %d", first_step, plan.steps)
     if chief:
         run.forget_after(first_step)
+        run.describe(_facts(learner, source, plan, strategy))
 
     def make(worker, start_step=first_step):
-        return batches.training_batches(source, plan.settings, learner.transforms, plan.seed, report, start_step, worker)
+        made = learner.transforms
+        return batches.training_batches(source, plan.settings, made, plan.seed, report, start_step, worker)
 
     recorder = callbacks.Recorder(run if chief else None)
     span = (first_step, plan.steps)
@@ -143,6 +145,19 @@ def train(
             verbose=0,
         )
     return learner
+
+
+def _facts(learner, source, plan, strategy):
+    """For `run.json`: what the flags do not tell."""
+    networks = {"C": learner.classifier, "F": learner.inpainter, "D": learner.discriminator}
+    return {
+        "data": {"name": source.name, "split": source.split, "images": source.count},
+        "seed": plan.seed,
+        "steps": plan.steps,
+        "replicas": strategy.num_replicas_in_sync,
+        "labels": learner.labels,
+        "parameters": {name: model.count_params() for name, model in networks.items() if model is not None},
+    }
 
 
 def checkpointed(learner: Pretraining) -> dict[str, tf.Module]:

@@ -1,0 +1,108 @@
+"""Pre-trains C, with F and D, on unlabelled images, and keeps everything in a run directory.
+
+`--dataset=stl10` alone is the paper's training. Starting with the same `--run_dir` goes on where it was left. All GPUs
+of the machine are used; several machines as TF_CONFIG tells them, with --run_dir on storage that they share."""
+
+import dataclasses
+
+from absl import flags
+
+from lci_tf import cli, presets
+
+_RUN, _SPEED = "Run", "Speed"
+
+cli.define_data_flags()
+cli.define_settings_flags()
+flags.DEFINE_string("run_dir", None, "where everything of the run goes [runs/DATASET]", module_name=_RUN)
+flags.DEFINE_integer("steps", None, "of the whole training, instead of --epochs", lower_bound=1, module_name=_RUN)
+flags.DEFINE_string("init_from", None, "a run or checkpoint whose weights to start from", module_name=_RUN)
+flags.DEFINE_boolean("inpainter_only", False, "train F and D alone, without C", module_name=_RUN)
+flags.DEFINE_string("inpainter", None, "a run or checkpoint whose F to use, frozen", module_name=_RUN)
+flags.DEFINE_boolean(
+    "dry_run", False, "write pictures of step 0, print settings, estimate memory and time, and stop", module_name=_RUN
+)
+flags.DEFINE_integer("log_every", 20, "steps between two records of metrics", lower_bound=1, module_name=_RUN)
+flags.DEFINE_integer("checkpoint_every", 500, "steps between two checkpoints", lower_bound=1, module_name=_RUN)
+flags.DEFINE_integer("keep_checkpoints", 3, "how many of the last to keep", lower_bound=1, module_name=_RUN)
+flags.DEFINE_string("probe_dataset", None, "labelled images to probe the features with meanwhile", module_name=_RUN)
+flags.DEFINE_list("probe_data_dir", [], "where they are", module_name=_RUN)
+flags.DEFINE_float("probe_every", 10.0, "epochs between two probes", module_name=_RUN)
+flags.DEFINE_integer(
+    "probe_grid", 4, "maps are pooled to so many squares along each side; 1: globally", lower_bound=1, module_name=_RUN
+)
+flags.DEFINE_boolean("deterministic", False, "the same weights every time, at some cost of speed", module_name=_SPEED)
+flags.DEFINE_boolean("cache", False, "decode all images once and keep them in memory", module_name=_SPEED)
+flags.DEFINE_boolean("jit_compile", False, "compile the step with XLA; for GPUs", module_name=_SPEED)
+flags.DEFINE_integer(
+    "steps_per_execution", 1, "steps per call of the compiled function", lower_bound=1, module_name=_SPEED
+)
+flags.register_validator("probe_every", lambda value: value > 0, "expected more than 0 epochs")
+
+# Flags that decide what is learned, beside the settings: the same run must have the same.
+_DEFINING = ("dataset", "data_dir", "split", "seed", "steps", "init_from", "inpainter_only", "inpainter")
+
+
+def main():
+    flag = cli.FLAGS
+    settings = cli.settings_from_flags()
+    settings.check()
+    if flag.deterministic:
+        _make_deterministic(flag.seed)
+    from lci_tf import data, runs
+    from lci_tf.data import cache
+    from lci_tf.data.input_report import InputReport
+    from lci_tf.pretraining import dry_run, strategy, training
+
+    devices = strategy.choose()
+    settings.check(replicas=devices.num_replicas_in_sync)
+    source = data.open_source(flag.dataset, flag.split, flag.data_dir)
+    plan = training.Plan(
+        settings=settings,
+        steps=flag.steps or training.steps_of(settings, source),
+        **{name: flag[name].value for name in ("seed", "init_from", "inpainter_only", "inpainter", "jit_compile",
+           "steps_per_execution", "log_every", "checkpoint_every", "keep_checkpoints")},
+    )  # fmt: skip
+    chief = strategy.is_chief(devices)
+    run = runs.Run(flag.run_dir or f"runs/{flag.dataset.replace('/', '_').replace(':', '_')}")
+    defining = {**dataclasses.asdict(settings), **{name: flag[name].value for name in _DEFINING}}
+    run.begin(defining, is_chief=chief)
+    if flag.cache:
+        source = cache.in_memory(source, settings.resize)
+    report = InputReport(source, flag.max_bad_images)
+    if flag.dry_run:
+        print(presets.describe(flag.dataset, settings))
+        return dry_run.look(run, source, plan, devices, report)
+    probe = _probe(flag, settings) if flag.probe_dataset else None
+    every = max(1, round(flag.probe_every * (source.count or 0) / settings.batch_size))
+    training.train(run, source, plan, devices, report, probe, every)
+    print(f"Done: {run.path}. Curves and pictures: tensorboard --logdir={run.path}")
+
+
+def _make_deterministic(seed):
+    import tensorflow as tf
+
+    tf.keras.utils.set_random_seed(seed)
+    tf.config.experimental.enable_op_determinism()
+
+
+def _probe(flag, settings):
+    """What looks at the features every so often."""
+    import logging
+
+    from lci_tf.data.pipeline import Crops
+    from lci_tf.transfer import quick_probe
+
+    labelled = quick_probe.open_labelled(flag.probe_dataset, flag.probe_data_dir)
+    crops = Crops(settings.crop_size, settings.resize)
+    quick = quick_probe.QuickProbe(*labelled, crops, grid=flag.probe_grid, seed=flag.seed)
+
+    def look(features, step):
+        found = quick.probe(features)
+        logging.getLogger("lci_tf").info("probe at step %d, in percent\n%s", step, quick_probe.table(found))
+        return found
+
+    return look
+
+
+if __name__ == "__main__":
+    cli.run(main, __doc__)

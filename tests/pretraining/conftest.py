@@ -1,0 +1,46 @@
+"""A learner small enough to run in a second, and batches for it."""
+
+import pytest
+import tensorflow as tf
+
+from lci_tf import presets
+from lci_tf.pretraining import batches
+from lci_tf.pretraining.training import Plan, build
+
+TINY = {"crop_size": 32, "margin": 8, "resize": 48, "patch_size": 16, "width": 0.05, "batch_size": 8}
+
+
+@pytest.fixture
+def tiny_plan():
+    def make(steps=4, seed=0, inpainter_only=False, inpainter=None, **settings):
+        return Plan(
+            settings=presets.resolve("stl10", {**TINY, **settings}),
+            steps=steps,
+            seed=seed,
+            inpainter_only=inpainter_only,
+            inpainter=inpainter,
+        )
+
+    return make
+
+
+@pytest.fixture
+def tiny_learner(tiny_plan):
+    def make(**changes):
+        return build(tiny_plan(**changes))
+
+    return make
+
+
+@pytest.fixture
+def batch_for():
+    """A batch of smooth random images for a learner, with the draws of some step."""
+
+    def make(learner, step=0, n=8, size=40):
+        rough = tf.random.stateless_uniform([n, 5, 5, 3], [1, step], -1.0, 1.0)
+        return {
+            "image": tf.image.resize(rough, [size, size], "bicubic"),
+            "draws": batches.draw(0, tf.constant(step, tf.int64), n, learner.transforms),
+        }
+
+    return make

@@ -1,0 +1,224 @@
+"""The step of C, F and D: its gradients, its labels, who is trained against whom, and over how many replicas."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lci_tf import presets
+from lci_tf.pretraining import losses
+from lci_tf.pretraining.learner import carries_autoencoded_patch
+from lci_tf.pretraining.training import build
+
+
+def assert_close(values, expected, relative):
+    """To within `relative` of each variable's largest gradient."""
+    assert len(values) == len(expected)
+    for value, other in zip(values, expected, strict=True):
+        largest = np.abs(other).max()
+        np.testing.assert_allclose(value, other, rtol=0, atol=relative * largest + 1e-12)
+
+
+def in_step(learner):
+    return tf.function(lambda batch: learner.gradients(batch["image"], batch["draws"]))
+
+
+def loss_of(player, learner, batch):
+    """Each loss written down whole, as in the paper."""
+    x, draws, settings = batch["image"], batch["draws"], learner._settings
+    p = learner.inpaint(x, draws)
+    stacks = learner.transformed(x, p, draws)
+    labels = tf.repeat(tf.range(len(stacks)), len(x))
+    ssl = losses.classification(learner.classifier(tf.concat(stacks, 0), training=True)["logits"], labels)
+    if player == "classifier":
+        return ssl
+    e, r = p.original, p.inpainted
+    pairs = [tf.concat([q[0::2], q[1::2]], axis=3) for q in (e, r)]
+    real, fake = tf.split(learner.discriminator(tf.concat(pairs, 0), training=True), 2)
+    if player == "discriminator":
+        return tf.reduce_mean(tf.nn.relu(1 - real)) + tf.reduce_mean(tf.nn.relu(1 + fake))
+    border = losses.border(r, e, learner._lci.mask)
+    total = -tf.reduce_mean(fake) + 50 * border
+    if settings.patch_autoencoding:
+        total += 50 * tf.reduce_mean((p.autoencoded - e) ** 2)
+    return total - ssl if settings.adversarial_classifier else total
+
+
+@pytest.mark.parametrize(
+    "ablation", [{}, {"adversarial_classifier": False}, {"patch_autoencoding": False}], ids=lambda a: str(list(a))
+)
+def test_the_shared_backward_pass_gives_each_loss_its_own_gradients(tiny_learner, batch_for, ablation):
+    learner = tiny_learner(**ablation)
+    batch = batch_for(learner)
+    start = learner.get_weights()
+    gradients, _ = in_step(learner)(batch)
+    assert set(gradients) == {"classifier", "inpainter", "discriminator"}
+    for player, values in gradients.items():
+        learner.set_weights(start)  # a call of D moves its power iteration
+
+        @tf.function
+        def alone(batch, player=player):
+            with tf.GradientTape() as tape:
+                loss = loss_of(player, learner, batch)
+            return tape.gradient(loss, getattr(learner, player).trainable_variables)
+
+        assert_close([v.numpy() for v in values], [v.numpy() for v in alone(batch)], 1e-5)
+
+
+def test_what_c_adds_to_a_step_of_f_raises_the_loss_of_c(tiny_learner, batch_for):
+    """The sign, and that the gradient reaches F at all."""
+    with_c, without_c = tiny_learner(), tiny_learner(adversarial_classifier=False)
+    batch = batch_for(with_c)
+    start = with_c.get_weights()
+    steps = []
+    for learner in (with_c, without_c):
+        learner.set_weights(start)
+        steps.append([-g.numpy() for g in in_step(learner)(batch)[0]["inpainter"]])
+    with_c.set_weights(start)
+    before = loss_of("classifier", with_c, batch)
+    difference = [a - b for a, b in zip(*steps, strict=True)]
+    norm = np.sqrt(sum(np.sum(d**2) for d in difference))
+    for variable, change in zip(with_c.inpainter.trainable_variables, difference, strict=True):
+        variable.assign_add(0.02 * change / norm)
+    assert loss_of("classifier", with_c, batch) > before + 1e-4
+
+
+@pytest.mark.parametrize("ablation, reached", [({}, True), ({"patch_autoencoding": False}, False)])
+def test_half_of_identity_and_rotated_images_carry_autoencoded_patches(tiny_learner, batch_for, ablation, reached):
+    learner = tiny_learner(tilt=0.0, margin=0, transforms=("rot", "warp", "lci"), **ablation)
+    batch = batch_for(learner, size=32)
+    x, draws = batch["image"], batch["draws"]
+    patches = learner.inpaint(x, draws)
+    stacks = dict(zip(learner.labels, learner.transformed(x, patches, draws), strict=True))
+    upright = {"identity": stacks["identity"]}
+    upright |= {f"rot{90 * k}": tf.image.rot90(stacks[f"rot{90 * k}"], 4 - k) for k in (1, 2, 3)}
+    for name, images in upright.items():
+        changed = np.any(images.numpy() != x.numpy(), axis=(1, 2, 3))
+        np.testing.assert_array_equal(changed, [reached, False] * 4, err_msg=name)
+    if reached:
+        expected = learner._lci.paste(x, patches.autoencoded, patches.places)
+        np.testing.assert_array_equal(stacks["identity"][0::2], expected[0::2])
+    np.testing.assert_array_equal(stacks["lci"], learner._lci.paste(x, patches.inpainted, patches.places))
+    np.testing.assert_array_equal(carries_autoencoded_patch(x), [True, False] * 4)
+
+
+SUBSETS = [names for k in (1, 2, 3) for names in itertools.permutations(presets.TRANSFORMS, k)]
+
+
+@pytest.mark.parametrize("names", SUBSETS, ids="+".join)
+def test_every_choice_and_order_of_transformations(tiny_learner, batch_for, names):
+    """Labels without gaps in the order given, and nothing built that is not needed."""
+    learner = tiny_learner(transforms=names)
+    made = {"rot": ("rot90", "rot180", "rot270"), "warp": ("warp",), "lci": ("lci",)}
+    assert learner.labels == ("identity", *itertools.chain(*(made[name] for name in names)))
+    assert learner.classifier.output["logits"].shape[1] == len(learner.labels)
+    for player in (learner.inpainter, learner.discriminator):
+        assert (player is not None) == ("lci" in names)
+    batch = batch_for(learner)
+    patches = learner.inpaint(batch["image"], batch["draws"])
+    images, labels = learner._stacked(learner.transformed(batch["image"], patches, batch["draws"]))
+    assert images.shape == [8 * len(learner.labels), 32, 32, 3]
+    np.testing.assert_array_equal(labels, np.repeat(np.arange(len(learner.labels)), 8))
+    if names == ("lci",):
+        identity = [name for name in learner.means if name.startswith("accuracy/identity")]
+        assert identity == ["accuracy/identity_untouched", "accuracy/identity_autoencoded"]
+
+
+def test_a_frozen_inpainter_is_not_trained_and_c_is(tiny_learner, batch_for):
+    learner = tiny_learner(inpainter="somewhere")
+    assert learner.discriminator is None and learner.players == ["classifier"]
+    before = learner.inpainter.get_weights()
+    tf.function(learner.train_step)(batch_for(learner))
+    for old, new in zip(before, learner.inpainter.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)  # moving averages included
+
+
+def test_the_inpainter_is_trained_alone(tiny_learner, batch_for):
+    learner = tiny_learner(inpainter_only=True)
+    assert learner.classifier is None and learner.players == ["discriminator", "inpainter"]
+    values = tf.function(learner.train_step)(batch_for(learner))
+    assert {"loss/discriminator", "loss/border", "gradient_norm/inpainter"} <= set(values)
+
+
+def test_each_class_has_its_accuracy(tiny_learner, batch_for):
+    """Those of the logits that C gives, counted one by one."""
+    learner = tiny_learner()
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=[48, 6]).astype(np.float32)
+    labels = np.repeat(np.arange(6), 8).astype(np.int32)
+    found = learner._accuracies(tf.constant(logits), tf.constant(labels))
+    for label, name in enumerate(learner.labels[1:], 1):
+        expected = np.mean([logits[8 * label + i].argmax() == label for i in range(8)])
+        assert float(found[f"accuracy/{name}"]) == pytest.approx(expected)
+    for name, first in (("identity_autoencoded", 0), ("identity_untouched", 1)):
+        expected = np.mean(logits[first:8:2].argmax(axis=1) == 0)
+        assert float(found[f"accuracy/{name}"]) == pytest.approx(expected)
+
+
+def with_fixed_normalisation(learner):
+    """Batch statistics are a replica's own; moving ones are the same for all."""
+    for player in (learner.classifier, learner.inpainter):
+        for layer in player._flatten_layers():
+            if isinstance(layer, tf.keras.layers.BatchNormalization):
+                layer.trainable = False
+    return learner
+
+
+@pytest.mark.parametrize("mode", ["fixed", "sync_bn"])
+def test_two_replicas_have_the_gradients_of_one(tiny_plan, batch_for, mode):
+    plan = tiny_plan(sync_bn=mode == "sync_bn")
+    found = []
+    for devices in (["CPU:0"], ["CPU:0", "CPU:1"]):
+        strategy = tf.distribute.MirroredStrategy(devices)
+        with strategy.scope():
+            learner = build(plan)
+        if mode == "fixed":
+            with_fixed_normalisation(learner)
+        batch = batch_for(learner)
+        part = 8 // len(devices)
+
+        def part_of(context, batch=batch, part=part):
+            first = context.replica_id_in_sync_group * part
+            return tf.nest.map_structure(lambda rows: rows[first : first + part], batch)
+
+        parts = strategy.experimental_distribute_values_from_function(part_of)
+        step = tf.function(lambda parts, s=strategy, g=learner.gradients: s.run(
+            lambda b: g(b["image"], b["draws"])[0], args=(parts,)))  # fmt: skip
+        per_replica = step(parts)
+        found.append({
+            player: [strategy.experimental_local_results(v)[-1].numpy() for v in values]
+            for player, values in per_replica.items()
+        })  # fmt: skip
+    for player, values in found[1].items():
+        assert_close(values, found[0][player], 1e-5)
+
+
+def test_bfloat16_trains_and_keeps_losses_and_weights_in_float32(tiny_learner, batch_for):
+    learner = tiny_learner(mixed_precision="bfloat16")
+    assert learner.classifier.get_layer("features").get_layer("conv2").compute_dtype == "bfloat16"
+    assert all(v.dtype == tf.float32 for v in learner.trainable_variables)
+    batch = batch_for(learner)
+    exact, start = tiny_learner(), learner.get_weights()
+    exact.set_weights(start)
+    gradients, results = in_step(learner)(batch)
+    expected, _ = in_step(exact)(batch)
+    assert all(value.dtype == tf.float32 and np.isfinite(value) for value in results.values())
+    for player, values in gradients.items():
+        a = np.concatenate([v.numpy().ravel() for v in values])
+        b = np.concatenate([v.numpy().ravel() for v in expected[player]])
+        assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) > 0.98, player
+
+
+def test_float16_leaves_out_a_step_that_overflows_for_all_players_and_halves_the_one_scale(tiny_learner, batch_for):
+    learner = tiny_learner(mixed_precision="float16")
+    step = tf.function(learner.train_step)
+    batch = batch_for(learner)
+    for player in learner.players:
+        learner.optimizer_of(player)._loss_scale._current_loss_scale.assign(1e30)
+    before = [w.numpy() for player in learner.players for w in getattr(learner, player).trainable_variables]
+    step(batch)
+    after = [w.numpy() for player in learner.players for w in getattr(learner, player).trainable_variables]
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert {float(learner.optimizer_of(player).loss_scale) for player in learner.players} == {np.float32(5e29)}

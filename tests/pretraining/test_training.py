@@ -1,0 +1,152 @@
+"""Whole trainings of a few steps: presets, resuming, ablations, mistakes."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lci_tf import presets
+from lci_tf.data.input_report import InputReport
+from lci_tf.data.source import PixelArray
+from lci_tf.errors import InputError
+from lci_tf.pretraining import training
+from lci_tf.runs import Run
+
+
+@pytest.fixture
+def source():
+    """64 images of smooth noise."""
+    rough = np.random.default_rng(0).integers(0, 256, [64, 6, 6, 3])
+    return PixelArray(
+        name="noise", split="train", count=64, pixels=tf.cast(tf.image.resize(rough, [56, 56]), tf.uint8).numpy()
+    )
+
+
+def weights_of(learner):
+    players = (learner.classifier, learner.inpainter, learner.discriminator)
+    return [w.numpy() for player in players if player is not None for w in player.weights]
+
+
+@pytest.fixture
+def train(tmp_path, source):
+    def run(plan, name="run", devices=("CPU:0",), probe=None, probe_every=1):
+        run = Run(tmp_path / name)
+        run.begin({"seed": plan.seed, "steps": plan.steps})
+        strategy = tf.distribute.MirroredStrategy(devices)
+        learner = training.train(run, source, plan, strategy, InputReport(source), probe, probe_every)
+        return learner, run
+
+    return run
+
+
+def test_a_run_leaves_everything_behind(train, tiny_plan):
+    learner, run = train(tiny_plan(steps=3))
+    assert int(learner.steps_done) == 3
+    assert (run.path / "checkpoints" / "step-3.index").exists()
+    assert {p.name for p in (run.path / "montages").iterdir()} >= {
+        f"{name}_{step:07d}.png" for name in ("transformations", "patches", "conv1") for step in (0, 3)
+    }
+    (record,) = run.metrics()
+    assert record["step"] == 3 and {"loss/classifier", "loss/border", "accuracy/warp", "accuracy/identity_untouched",
+        "gradient_norm/inpainter", "learning_rate/discriminator"} <= set(record)  # fmt: skip
+    assert list((run.path / "tensorboard").iterdir())
+
+
+def test_two_replicas_train_and_stay_equal(train, tiny_plan):
+    learner, _ = train(tiny_plan(steps=2), devices=("CPU:0", "CPU:1"))
+    for variable in [
+        *learner.trainable_variables,
+        *(layer.u for layer in learner.discriminator.layers if hasattr(layer, "u")),
+    ]:
+        first, second = learner.distribute_strategy.experimental_local_results(variable)
+        np.testing.assert_array_equal(first.numpy(), second.numpy(), err_msg=variable.name)
+
+
+def test_steps_in_one_execution_are_the_same_steps(train, tiny_plan, tmp_path):
+    import dataclasses
+
+    plan = tiny_plan(steps=5)
+    one, run_one = train(plan, "one")
+    several, run_several = train(dataclasses.replace(plan, steps_per_execution=2), "several")
+    assert int(several.steps_done) == 5
+    for a, b in zip(weights_of(one), weights_of(several), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    assert run_several.metrics()[-1]["step"] == run_one.metrics()[-1]["step"] == 5
+
+
+def test_a_probe_is_asked_on_schedule_and_the_best_is_kept(train, tiny_plan):
+    asked = []
+
+    def probe(features, step):
+        asked.append(step)
+        assert set(features(tf.zeros([1, 32, 32, 3]))) == {f"conv{i}" for i in range(1, 6)}
+        return {"conv1": {"ridge": 0.9 if step == 2 else 0.1, "knn": 0.5}}
+
+    _, run = train(tiny_plan(steps=5), probe=probe, probe_every=2)
+    assert asked == [0, 2, 4, 5]
+    assert json.loads((run.path / "best" / "best.json").read_text()) == {"step": 2, "score": 0.9}
+    assert [r["step"] for r in run.metrics() if "probe/conv1_ridge" in r] == asked
+
+
+@pytest.mark.parametrize("dataset", presets.PRESETS)
+def test_every_preset_trains_at_tiny_width(train, dataset):
+    settings = presets.resolve(dataset, {"width": 0.02, "batch_size": 2})
+    _, run = train(training.Plan(settings=settings, steps=1))
+    assert all(np.isfinite(value) for value in run.metrics()[-1].values())
+
+
+def test_a_resnet_trains(train, tiny_plan):
+    learner, run = train(tiny_plan(steps=1, backbone="resnet34", transforms=("rot",)))
+    assert learner.inpainter is None and np.isfinite(run.metrics()[-1]["loss/classifier"])
+
+
+def test_a_diverging_run_stops_in_one_line_and_keeps_the_last_good_checkpoint(train, tiny_plan, refusal):
+    import dataclasses
+
+    plan = dataclasses.replace(tiny_plan(steps=40, learning_rate=1e30), checkpoint_every=1)
+    message = refusal(train, plan)
+    assert "the training has diverged" in message and "loss/" in message
+    assert "checkpoints/step-" in message or "there is no checkpoint yet" in message
+
+
+def test_a_frozen_inpainter_comes_from_its_run(train, tiny_plan):
+    first, run = train(tiny_plan(steps=2, inpainter_only=True), "inpainter")
+    learner, _ = train(tiny_plan(steps=1, inpainter=str(run.path)), "frozen")
+    for a, b in zip(first.inpainter.weights, learner.inpainter.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_weights_to_start_from(train, tiny_plan):
+    import dataclasses
+
+    first, run = train(tiny_plan(steps=2), "first")
+    plan = dataclasses.replace(tiny_plan(steps=1, learning_rate=1e-12, final_learning_rate=1e-12, weight_decay=0.0),
+                               init_from=str(run.path))  # fmt: skip
+    learner, _ = train(plan, "second")
+    for a, b in zip(first.classifier.trainable_weights, learner.classifier.trainable_weights, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+MISTAKES = {
+    "--inpainter_only: there is no inpainter, because lci is not among --transforms": {
+        "inpainter_only": True,
+        "transforms": ("rot",),
+    },
+    "--inpainter: there is no inpainter": {"inpainter": "x", "transforms": ("rot",)},
+    "give one": {"inpainter": "x", "inpainter_only": True},
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_contradicting_plans(tiny_plan, message):
+    with pytest.raises(InputError, match=message):
+        tiny_plan(**MISTAKES[message])
+
+
+def test_a_stream_of_unknown_length_needs_a_number_of_steps(source):
+    import dataclasses
+
+    endless = dataclasses.replace(source, count=None)
+    with pytest.raises(InputError, match="is not known; give --steps"):
+        training.steps_of(presets.resolve("stl10", {}), endless)
