@@ -19,7 +19,10 @@ flags.DEFINE_string("init_from", None, "a run or checkpoint whose weights to sta
 flags.DEFINE_boolean("inpainter_only", False, "train F and D alone, without C", module_name=_RUN)
 flags.DEFINE_string("inpainter", None, "a run or checkpoint whose F to use, frozen", module_name=_RUN)
 flags.DEFINE_boolean(
-    "dry_run", False, "write pictures of step 0, print settings, estimate memory and time, and stop", module_name=_RUN
+    "dry_run",
+    False,
+    "write pictures of step 0 to RUN_DIR_dry_run, show settings, estimate memory and time",
+    module_name=_RUN,
 )
 flags.DEFINE_integer("log_every", 20, "steps between two records of metrics", lower_bound=1, module_name=_RUN)
 flags.DEFINE_integer("checkpoint_every", 500, "steps between two checkpoints", lower_bound=1, module_name=_RUN)
@@ -38,8 +41,10 @@ flags.DEFINE_integer(
 )
 flags.register_validator("probe_every", lambda value: value > 0, "expected more than 0 epochs")
 
-# Flags that decide what is learned, beside the settings: the same run must have the same.
+# Flags that decide what is learned, beside the settings: the same run must have the same. The others may change.
 _DEFINING = ("dataset", "data_dir", "split", "seed", "steps", "init_from", "inpainter_only", "inpainter")
+_OTHERS = ("max_bad_images", "log_every", "checkpoint_every", "keep_checkpoints", "probe_dataset", "probe_data_dir",
+           "probe_every", "probe_grid", "deterministic", "cache", "jit_compile", "steps_per_execution")  # fmt: skip
 
 
 def main():
@@ -62,16 +67,19 @@ def main():
         **{name: flag[name].value for name in ("seed", "init_from", "inpainter_only", "inpainter", "jit_compile",
            "steps_per_execution", "log_every", "checkpoint_every", "keep_checkpoints")},
     )  # fmt: skip
-    chief = strategy.is_chief(devices)
-    run = runs.Run(flag.run_dir or f"runs/{flag.dataset.replace('/', '_').replace(':', '_')}")
-    defining = {**dataclasses.asdict(settings), **{name: flag[name].value for name in _DEFINING}}
-    run.begin(defining, is_chief=chief)
     if flag.cache:
         source = cache.in_memory(source, settings.resize)
     report = InputReport(source, flag.max_bad_images)
+    run_dir = flag.run_dir or f"runs/{flag.dataset.replace('/', '_').replace(':', '_')}"
     if flag.dry_run:
         print(presets.describe(flag.dataset, settings))
-        return dry_run.look(run, source, plan, devices, report)
+        return dry_run.look(f"{run_dir}_dry_run", source, plan, devices, report)
+    run = runs.Run(run_dir)
+    run.begin(
+        {**dataclasses.asdict(settings), **{name: flag[name].value for name in _DEFINING}},
+        {name: flag[name].value for name in _OTHERS},
+        is_chief=strategy.is_chief(devices),
+    )
     probe = _probe(flag, settings) if flag.probe_dataset else None
     every = max(1, round(flag.probe_every * (source.count or 0) / settings.batch_size))
     training.train(run, source, plan, devices, report, probe, every)

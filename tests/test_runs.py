@@ -16,8 +16,9 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from lci_tf import runs
-from lci_tf.runs import Checkpoints, Run
+from lci_tf import checkpoints as checkpoint_files
+from lci_tf.checkpoints import Checkpoints
+from lci_tf.runs import Run
 
 ROOT = pathlib.Path(__file__).parents[1]
 DEFINING = {
@@ -295,7 +296,9 @@ def test_a_damaged_checkpoint_is_passed_over(run, caplog, refusal, damage):
         assert restored(run) == (100, 100.0)
     assert [record.name for record in caplog.records] == ["lci_tf"]
     assert f"{run.checkpoints}/step-200: is damaged (" in caplog.text
-    assert f"{run.checkpoints}/step-200 is damaged" in refusal(lambda: runs.load_weights(run.path, weights=tf.Module()))
+    assert f"{run.checkpoints}/step-200 is damaged" in refusal(
+        lambda: checkpoint_files.load_weights(run.path, weights=tf.Module())
+    )
     saved(run, [150])  # the run took another way, on which 200 has not been
     assert restored(run) == (150, 150.0)
     assert not list(run.checkpoints.glob("step-200*"))
@@ -353,15 +356,15 @@ def test_the_best_survives_resumes(run):
         variable.assign(step)
         return Checkpoints(run, {"weights": variable}).save_best(step, score)  # a new process every time
 
-    scores = {10: 0.3, 20: math.nan, 30: 0.5, 40: 0.5, 50: 0.4}
+    scores = {5: math.nan, 10: 0.3, 20: math.nan, 30: 0.5, 40: 0.5, 50: 0.4}
     assert [step for step, score in scores.items() if save_best(step, score)] == [10, 30]
     assert json.loads((run.best / "best.json").read_text()) == {"step": 30, "score": 0.5}
     assert {path.name.split(".")[0] for path in run.best.iterdir()} == {"best", "step-30"}
-    best = runs.find_checkpoint(run.path, which="best")
+    best = checkpoint_files.find_checkpoint(run.path, which="best")
     assert tf.train.load_variable(best, "weights/.ATTRIBUTES/VARIABLE_VALUE") == 30
     # Killed after the next one was written and before it was named:
     tf.train.Checkpoint(weights=variable).write(str(run.best / "step-60"))
-    assert runs.find_checkpoint(run.path, which="best").endswith("step-30")
+    assert checkpoint_files.find_checkpoint(run.path, which="best").endswith("step-30")
     assert save_best(70, 0.6)
     assert {path.name.split(".")[0] for path in run.best.iterdir()} == {"best", "step-70"}
 
@@ -383,7 +386,8 @@ def test_other_workers_leave_nothing_behind(run, tmp_path, monkeypatch):
 
 KILLED = """
 import sys
-from lci_tf.runs import Checkpoints, Run
+from lci_tf.checkpoints import Checkpoints
+from lci_tf.runs import Run
 import tensorflow as tf
 variables = [tf.Variable(tf.zeros([250_000])) for _ in range(40)]
 run = Run(sys.argv[1])
@@ -417,7 +421,7 @@ def test_killed_at_any_moment_it_goes_on_from_a_whole_checkpoint(tmp_path):
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
     assert reached == sorted(reached) and reached[0] == 0 < reached[-1], reached
-    best = tf.train.load_checkpoint(runs.find_checkpoint(tmp_path / "run", which="best"))
+    best = tf.train.load_checkpoint(checkpoint_files.find_checkpoint(tmp_path / "run", which="best"))
     step = json.loads((tmp_path / "run" / "best" / "best.json").read_text())["step"]
     assert all((best.get_tensor(k) == step).all() for k in best.get_variable_to_shape_map() if k.startswith("weights"))
 
@@ -438,7 +442,7 @@ def trained(run):
 def test_weights_are_loaded_from_a_run_or_a_checkpoint(run, trained):
     def bias(*arguments, **options):
         net = network()
-        prefix = runs.load_weights(*arguments, **options, classifier=net)
+        prefix = checkpoint_files.load_weights(*arguments, **options, classifier=net)
         return net.layers[0].bias.numpy().tolist(), prefix
 
     latest, best = str(run.checkpoints / "step-100"), str(run.best / "step-50")
@@ -449,7 +453,7 @@ def test_weights_are_loaded_from_a_run_or_a_checkpoint(run, trained):
 
 def test_what_cannot_be_loaded_is_told_in_one_line(run, trained, tmp_path, refusal):
     def message(path=run.path, which="latest", **objects):
-        return refusal(lambda: runs.load_weights(path, "--init_from", which, **objects))
+        return refusal(lambda: checkpoint_files.load_weights(path, "--init_from", which, **objects))
 
     new = Run(tmp_path / "new")
     new.begin(DEFINING)
@@ -466,7 +470,7 @@ def test_what_cannot_be_loaded_is_told_in_one_line(run, trained, tmp_path, refus
     shutil.rmtree(run.best)
     assert "has no best checkpoint" in message(which="best", classifier=network())
     with pytest.raises(ValueError, match="no variables yet"):
-        runs.load_weights(run.path, classifier=tf.Module())
+        checkpoint_files.load_weights(run.path, classifier=tf.Module())
 
 
 def test_resuming_with_other_networks_is_told_in_one_line(run, trained, refusal):
@@ -480,7 +484,7 @@ def test_a_digest_says_which_weights_these_are(run):
     variable = tf.Variable(1.0)
     checkpoint = tf.train.Checkpoint(weights=variable)
     first, second = (checkpoint.write(str(run.path / name)) for name in ("first", "second"))
-    assert runs.digest(first) == runs.digest(second)
-    assert len(runs.digest(first)) == 16 and int(runs.digest(first), 16)
+    assert checkpoint_files.digest(first) == checkpoint_files.digest(second)
+    assert len(checkpoint_files.digest(first)) == 16 and int(checkpoint_files.digest(first), 16)
     variable.assign(2.0)
-    assert runs.digest(checkpoint.write(str(run.path / "third"))) != runs.digest(first)
+    assert checkpoint_files.digest(checkpoint.write(str(run.path / "third"))) != checkpoint_files.digest(first)

@@ -9,10 +9,11 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from lci_tf import pictures
+from lci_tf.checkpoints import Checkpoints
 from lci_tf.errors import InputError
 from lci_tf.pretraining import montages, optimizers
 from lci_tf.pretraining.learner import Pretraining
-from lci_tf.runs import Checkpoints, Run
+from lci_tf.runs import Run
 
 log = logging.getLogger("lci_tf")
 _FIRST_MONTAGE = 100  # steps

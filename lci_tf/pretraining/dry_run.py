@@ -10,13 +10,15 @@ from lci_tf import pictures
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
 from lci_tf.pretraining import batches, callbacks, training
-from lci_tf.runs import Run
 
 _STEPS = 3
 
 
-def look(run: Run, source: Source, plan: training.Plan, strategy: tf.distribute.Strategy, report: InputReport) -> None:
-    """Writes the pictures of step 0 and prints the sizes of everything, and estimates from three steps."""
+def look(
+    folder: str, source: Source, plan: training.Plan, strategy: tf.distribute.Strategy, report: InputReport
+) -> None:
+    """Writes the pictures of step 0 to `folder` and prints the sizes of everything, and estimates from three steps."""
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
     with strategy.scope():
         learner = training.build(plan)
     training.load_given_weights(learner, plan)
@@ -27,7 +29,7 @@ def look(run: Run, source: Source, plan: training.Plan, strategy: tf.distribute.
 
     with report.one_line_errors():
         for name, picture in callbacks.montages_of(learner, training.first_rows(make)).items():
-            path = run.path / "montages" / f"{name}_{0:07d}.png"
+            path = pathlib.Path(folder) / f"{name}.png"
             pictures.save(path, picture)
             print(f"  {name:16s} {path}")
         for name, model in (("C", learner.classifier), ("F", learner.inpainter), ("D", learner.discriminator)):

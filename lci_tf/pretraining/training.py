@@ -8,6 +8,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from lci_tf import models, transforms
+from lci_tf.checkpoints import Checkpoints, load_weights
 from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
@@ -16,7 +17,7 @@ from lci_tf.presets import Settings
 from lci_tf.pretraining import batches, callbacks, optimizers
 from lci_tf.pretraining.learner import Pretraining
 from lci_tf.pretraining.strategy import is_chief
-from lci_tf.runs import Checkpoints, Run, load_weights
+from lci_tf.runs import Run
 
 log = logging.getLogger("lci_tf")
 MONTAGE_ROWS = 16

@@ -52,8 +52,9 @@ class PolyharmonicWarp(tf.keras.layers.Layer):
           like `images`.
         """
         height, width = images.shape[1:3]
-        flow = tf.matmul(shifts, _flow_of_unit_shifts(self.grid, height, width), transpose_a=True)
-        flow = tf.reshape(flow, [-1, 2, height, width])
+        # One matrix for the whole batch: one per image would be a product of its own for each.
+        by_axis = tf.reshape(tf.transpose(shifts, [0, 2, 1]), [-1, self.grid**2])
+        flow = tf.reshape(by_axis @ _flow_of_unit_shifts(self.grid, height, width), [-1, 2, height, width])
         rows, columns = tf.range(height, dtype=tf.float32), tf.range(width, dtype=tf.float32)
         return lookup_at(images, flow[:, 0] + rows[:, tf.newaxis], flow[:, 1] + columns)
 

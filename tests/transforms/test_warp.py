@@ -63,7 +63,8 @@ def test_no_shift_is_the_identity(scenes):
 
 @pytest.mark.parametrize("random_points", [False, True])
 def test_the_transformation_is_a_function_of_its_draws(scenes, everywhere, random_points):
-    warp = Warp(4, 0.1, 96, random_points)
+    scenes = scenes[:, :32, :32]
+    warp = Warp(4, 0.1, 32, random_points)
     draws = RNG.uniform(size=[4, *warp.draws]).astype(np.float32)
     result = everywhere(lambda x, d: warp(x, d)[0], scenes, draws, exactly=False)
     assert result.shape == scenes.shape and np.abs(result - scenes).mean() > 0.01
@@ -97,7 +98,7 @@ def test_sparse_image_warp_equals_tensorflow_addons(scenes):
     arguments = [tf.constant(a) for a in (scenes.astype(np.float64), points + shifts, points)]
     theirs = addons.image.sparse_image_warp(*arguments)[0]
     for warp in (spline.sparse_image_warp, spline.warp_by_thin_plate):
-        ours = warp(*(tf.cast(a, tf.float32) for a in arguments))
+        ours = warp(*(tf.cast(a, tf.float32) for a in arguments)).numpy()
         assert np.quantile(np.abs(ours - theirs), 0.999) < 4e-3, warp
 
 
