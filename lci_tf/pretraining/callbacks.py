@@ -156,6 +156,8 @@ def montages_of(learner: Pretraining, batch) -> dict[str, np.ndarray]:
         original, erased, inpainted = (p.numpy() for p in (patches.original, patches.erased, patches.inpainted))
         autoencoded = None if patches.autoencoded is None else patches.autoencoded.numpy()
         made["patches"] = montages.patches(original, erased, inpainted, autoencoded)
+        pasted = learner.lci.paste(x, patches.inpainted, patches.places).numpy()
+        made["lci"] = montages.lci_examples(x.numpy(), pasted, patches.places.numpy(), learner.lci.patch_size)
     return made
 
 

@@ -53,7 +53,7 @@ class Pretraining(tf.keras.Model):
         self.classifier, self.inpainter, self.discriminator = classifier, inpainter, discriminator
         self.labels = labels_of(transforms)
         self.transforms = transforms
-        self._lci = next((t for t in transforms if isinstance(t, LimitedContextInpainting)), None)
+        self.lci = next((t for t in transforms if isinstance(t, LimitedContextInpainting)), None)
         self._settings = settings
         self.steps_done = tf.Variable(
             0, trainable=False, dtype=tf.int64, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
@@ -99,7 +99,7 @@ class Pretraining(tf.keras.Model):
                 real, fake = tf.split(self.discriminator(pairs, training=True), 2)
                 loss_d = losses.discriminator_hinge(real, fake)
                 gan = losses.inpainter_hinge(fake)
-                border = losses.border(patches.inpainted, patches.original, self._lci.mask)
+                border = losses.border(patches.inpainted, patches.original, self.lci.mask)
                 loss_f = gan + weight.border_weight * border  # eq. 5, but for -L_SSL, which comes below
                 results |= {"loss/discriminator": loss_d, "loss/inpainter_gan": gan, "loss/border": border}
                 if patches.autoencoded is not None:
@@ -129,9 +129,9 @@ class Pretraining(tf.keras.Model):
         """Eqs. 2 and 3: cuts a patch out of every image, and has F fill it in. F sees both kinds in one batch."""
         if self.inpainter is None:
             return None
-        places = self._lci.place(draws["patch"], x.shape[1])
-        e = self._lci.crop(x, places)
-        erased = self._lci.erase_centre(e, _normal(draws["noise"], e.shape[1:]))
+        places = self.lci.place(draws["patch"], x.shape[1])
+        e = self.lci.crop(x, places)
+        erased = self.lci.erase_centre(e, _normal(draws["noise"], e.shape[1:]))
         given = [e, erased] if self._settings.patch_autoencoding else [erased]
         made = self.inpainter(tf.concat(given, axis=0), training=training and self.discriminator is not None)
         *autoencoded, inpainted = tf.split(made, len(given))
@@ -142,12 +142,12 @@ class Pretraining(tf.keras.Model):
         identity = x
         if patches is not None and patches.autoencoded is not None:
             # Every second image has an autoencoded patch, so that traces of F do not mean inpainting.
-            pasted = self._lci.paste(x, patches.autoencoded, patches.places)
+            pasted = self.lci.paste(x, patches.autoencoded, patches.places)
             identity = tf.where(carries_autoencoded_patch(x)[:, tf.newaxis, tf.newaxis, tf.newaxis], pasted, x)
         stacks = [identity]
         for i, transform in enumerate(self.transforms):
-            if transform is self._lci:
-                stacks.append(self._lci.paste(x, patches.inpainted, patches.places))  # eq. 4
+            if transform is self.lci:
+                stacks.append(self.lci.paste(x, patches.inpainted, patches.places))  # eq. 4
             else:
                 stacks += transform(identity if transform.of_identity else x, draws[f"transform_{i}"])
         # All are cut out of something larger, so that what a warp invents at the edges is not seen.

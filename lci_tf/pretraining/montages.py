@@ -42,11 +42,14 @@ def patches(
     return pictures.table({name: _tiles(p[:count]) for name, p in columns.items() if p is not None})
 
 
-def lci_examples(images: np.ndarray, places: np.ndarray, patch_size: int, count: int = 8) -> np.ndarray:
-    """Images with an inpainted patch, and the same again with a thin frame around the patch.
+def lci_examples(
+    images: np.ndarray, inpainted: np.ndarray, places: np.ndarray, patch_size: int, count: int = 8
+) -> np.ndarray:
+    """Images, the same with an inpainted patch, and again with a thin frame around the patch.
 
     Args:
       images: [n, h, w, 3] in [-1, 1].
+      inpainted: like them.
       places: int [n, 2], row and column of each patch's upper left corner; it may reach beyond the image.
       patch_size: its side.
       count: rows at most.
@@ -54,13 +57,13 @@ def lci_examples(images: np.ndarray, places: np.ndarray, patch_size: int, count:
     Returns:
       uint8 [height, width, 3].
     """
-    plain = _tiles(images[:count])
+    plain = _tiles(inpainted[:count])
     factor = plain.shape[1] // images.shape[1]
     framed = [
         pictures.outline(tile, top * factor, left * factor, patch_size * factor, _FRAME)
         for tile, (top, left) in zip(plain, places[:count].tolist(), strict=True)
     ]
-    return pictures.table({"inpainted": plain, "where": np.stack(framed)})
+    return pictures.table({"image": _tiles(images[:count]), "inpainted": plain, "where": np.stack(framed)})
 
 
 def filters(kernel: np.ndarray, columns: int = 16) -> np.ndarray:

@@ -38,7 +38,7 @@ def loss_of(player, learner, batch):
     real, fake = tf.split(learner.discriminator(tf.concat(pairs, 0), training=True), 2)
     if player == "discriminator":
         return tf.reduce_mean(tf.nn.relu(1 - real)) + tf.reduce_mean(tf.nn.relu(1 + fake))
-    border = losses.border(r, e, learner._lci.mask)
+    border = losses.border(r, e, learner.lci.mask)
     total = -tf.reduce_mean(fake) + 50 * border
     if settings.patch_autoencoding:
         total += 50 * tf.reduce_mean((p.autoencoded - e) ** 2)
@@ -97,9 +97,9 @@ def test_half_of_identity_and_rotated_images_carry_autoencoded_patches(tiny_lear
         changed = np.any(images.numpy() != x.numpy(), axis=(1, 2, 3))
         np.testing.assert_array_equal(changed, [reached, False] * 4, err_msg=name)
     if reached:
-        expected = learner._lci.paste(x, patches.autoencoded, patches.places)
+        expected = learner.lci.paste(x, patches.autoencoded, patches.places)
         np.testing.assert_array_equal(stacks["identity"][0::2], expected[0::2])
-    np.testing.assert_array_equal(stacks["lci"], learner._lci.paste(x, patches.inpainted, patches.places))
+    np.testing.assert_array_equal(stacks["lci"], learner.lci.paste(x, patches.inpainted, patches.places))
     np.testing.assert_array_equal(carries_autoencoded_patch(x), [True, False] * 4)
 
 

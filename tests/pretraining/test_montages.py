@@ -64,14 +64,15 @@ def test_patches_leave_out_what_there_is_not():
 
 def test_a_frame_is_thin_and_around_the_patch_only():
     places = np.array([[8, 4], [-6, 30]])
-    picture = montages.lci_examples(np.zeros([2, 64, 64, 3]), places, patch_size=40)
+    picture = montages.lci_examples(np.ones([2, 64, 64, 3]), np.zeros([2, 64, 64, 3]), places, patch_size=40)
     for row, (top, left) in enumerate(places):
-        np.testing.assert_array_equal(cell(picture, row, 0, 128), 128)
+        np.testing.assert_array_equal(cell(picture, row, 0, 128), 255)
+        np.testing.assert_array_equal(cell(picture, row, 1, 128), 128)
         expected = np.zeros([200, 200], bool)  # with room for what lies beyond the image
         top, left = 2 * top + 36, 2 * left + 36
         expected[top : top + 80, left : left + 80] = True
         expected[top + 1 : top + 79, left + 1 : left + 79] = False
-        framed = (cell(picture, row, 1, 128) != 128).any(axis=-1)
+        framed = (cell(picture, row, 2, 128) != 128).any(axis=-1)
         np.testing.assert_array_equal(framed, expected[36:164, 36:164])
 
 
