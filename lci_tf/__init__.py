@@ -14,4 +14,6 @@ if importlib.util.find_spec("tf_keras"):
 # TensorFlow's C++ log is about TensorFlow (no GPU here, this image was damaged); what concerns the user's work reaches
 # Python as an exception. Set it to 0 to see all.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# TensorFlow takes oneDNN's kernels only on the newest processors. On others they are nearly twice as fast too.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 quiet_import.install("tensorflow")

@@ -72,4 +72,4 @@ def learning_rate(optimizer, step: int) -> float:
     """Of an optimiser that `build` made, in this step."""
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     rate = optimizer._get_hyper("learning_rate")
-    return float(rate(step) if callable(rate) else rate)
+    return float(rate(step) if callable(rate) else tf.convert_to_tensor(rate))
