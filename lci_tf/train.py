@@ -83,7 +83,24 @@ def main():
     probe = _probe(flag, settings) if flag.probe_dataset else None
     every = max(1, round(flag.probe_every * (source.count or 0) / settings.batch_size))
     training.train(run, source, plan, devices, report, probe, every)
-    print(f"Done: {run.path}. Curves and pictures: tensorboard --logdir={run.path}")
+    _print_probes(run)
+    print(f"Curves     tensorboard --logdir={run.path}")
+    print(f"Pictures   {run.montages}")
+
+
+def _print_probes(run):
+    """The features as they were at random, and as they are now."""
+    probes = [record for record in run.metrics() if "probe/conv1_ridge" in record]
+    if len(probes) < 2:
+        return
+    for kind, what in (("ridge", "A linear classifier on the features"), ("knn", "Their 10 nearest neighbours")):
+        layers = [name for name in probes[0] if name.startswith("probe/") and name.endswith(kind)]
+        before, after = ([100 * record[name] for name in layers] for record in (probes[0], probes[-1]))
+        print(f"{what} (right, in percent)")
+        print(" " * 10 + "".join(f"{name[6 : -len(kind) - 1]:>8s}" for name in layers) + "    best layer")
+        for name, values in (("random", before), ("learned", after)):
+            print(f"  {name:8s}" + "".join(f"{value:8.1f}" for value in values) + f"{max(values):14.1f}")
+        print(f"  {max(after) - max(before):+.1f} points in the best layer")
 
 
 def _make_deterministic(seed):

@@ -14,6 +14,12 @@ tf.config.set_logical_device_configuration(
 )
 
 
+@pytest.fixture(scope="session")
+def two_replicas():
+    """One for all tests: a second one on the same devices would number its collective operations from the start."""
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
 @pytest.fixture
 def write_png(tmp_path):
     """Writes a PNG of random pixels below `tmp_path`, under any name, and returns the pixels."""

@@ -1,5 +1,6 @@
 """On what a training runs: this machine's devices, or several machines'."""
 
+import functools
 import json
 import os
 
@@ -8,6 +9,7 @@ import tensorflow as tf
 from lci_tf.errors import InputError
 
 
+@functools.cache  # a second one on the same devices would number its collective operations from the start
 def choose() -> tf.distribute.Strategy:
     """All GPUs of this machine, or its CPU; of all machines in `TF_CONFIG` if that is set."""
     if "TF_CONFIG" in os.environ:

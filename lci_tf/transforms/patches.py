@@ -8,9 +8,8 @@ import tensorflow as tf
 
 def random_places(draws: tf.Tensor, size: int, patch_size: int) -> tf.Tensor:
     """Uniform draws [n, 2] to upper left corners, int32 [n, 2]: all places within the image are equally likely."""
-    spare = size - patch_size
-    # A draw just below 1 may be rounded up to the first place outside.
-    return tf.minimum(tf.cast(draws * (spare + 1), tf.int32), spare)
+    # No float32 below 1 times a whole number is rounded up to that number: the last place is not overstepped.
+    return tf.cast(draws * (size - patch_size + 1), tf.int32)
 
 
 def crop(images: tf.Tensor, places: tf.Tensor, patch_size: int) -> tf.Tensor:

@@ -50,14 +50,14 @@ def sparse_image_warp(images: tf.Tensor, source_points: tf.Tensor, dest_points: 
 
 
 def warp_by_thin_plate(images: tf.Tensor, source_points: tf.Tensor, dest_points: tf.Tensor) -> tf.Tensor:
-    """`sparse_image_warp` without tensorflow-addons."""
+    """`sparse_image_warp` without tensorflow-addons; in float64, because random points may lie close together."""
     height, width = images.shape[1:3]
-    pixels = tf.meshgrid(tf.range(height, dtype=tf.float32), tf.range(width, dtype=tf.float32), indexing="ij")
+    source_points, dest_points = tf.cast(source_points, tf.float64), tf.cast(dest_points, tf.float64)
+    pixels = tf.meshgrid(tf.range(height, dtype=tf.float64), tf.range(width, dtype=tf.float64), indexing="ij")
     pixels = tf.reshape(tf.stack(pixels, axis=-1), [1, height * width, 2])
     pixels = tf.repeat(pixels, tf.shape(images)[0], axis=0)
     points = pixels + solve_thin_plate(dest_points, source_points - dest_points, pixels)
-    points = tf.reshape(points, [-1, height, width, 2])
-    return bilinear_lookup(images, points)
+    return bilinear_lookup(images, tf.reshape(tf.cast(points, tf.float32), [-1, height, width, 2]))
 
 
 def solve_thin_plate(known_points: tf.Tensor, known_values: tf.Tensor, query_points: tf.Tensor) -> tf.Tensor:

@@ -9,9 +9,3 @@ def mixed_precision(request):
     tf.keras.mixed_precision.set_global_policy(f"mixed_{request.param}")
     yield request.param
     tf.keras.mixed_precision.set_global_policy(before)
-
-
-@pytest.fixture(scope="session")
-def two_replicas():
-    """A strategy over two logical CPUs. One for all tests: a process's strategies number their reductions alike."""
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])

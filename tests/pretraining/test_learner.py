@@ -20,10 +20,6 @@ def assert_close(values, expected, relative):
         np.testing.assert_allclose(value, other, rtol=0, atol=relative * largest + 1e-12)
 
 
-def in_step(learner):
-    return tf.function(lambda batch: learner.gradients(batch["image"], batch["draws"]))
-
-
 def loss_of(player, learner, batch):
     """Each loss written down whole, as in the paper."""
     x, draws, settings = batch["image"], batch["draws"], learner._settings
@@ -52,18 +48,14 @@ def test_the_shared_backward_pass_gives_each_loss_its_own_gradients(tiny_learner
     learner = tiny_learner(**ablation)
     batch = batch_for(learner)
     start = learner.get_weights()
-    gradients, _ = in_step(learner)(batch)
+    gradients, _ = learner.gradients(batch["image"], batch["draws"])
     assert set(gradients) == {"classifier", "inpainter", "discriminator"}
     for player, values in gradients.items():
         learner.set_weights(start)  # a call of D moves its power iteration
-
-        @tf.function
-        def alone(batch, player=player):
-            with tf.GradientTape() as tape:
-                loss = loss_of(player, learner, batch)
-            return tape.gradient(loss, getattr(learner, player).trainable_variables)
-
-        assert_close([v.numpy() for v in values], [v.numpy() for v in alone(batch)], 1e-5)
+        with tf.GradientTape() as tape:
+            loss = loss_of(player, learner, batch)
+        alone = tape.gradient(loss, getattr(learner, player).trainable_variables)
+        assert_close([v.numpy() for v in values], [v.numpy() for v in alone], 1e-5)
 
 
 def test_what_c_adds_to_a_step_of_f_raises_the_loss_of_c(tiny_learner, batch_for):
@@ -74,7 +66,7 @@ def test_what_c_adds_to_a_step_of_f_raises_the_loss_of_c(tiny_learner, batch_for
     steps = []
     for learner in (with_c, without_c):
         learner.set_weights(start)
-        steps.append([-g.numpy() for g in in_step(learner)(batch)[0]["inpainter"]])
+        steps.append([-g.numpy() for g in learner.gradients(batch["image"], batch["draws"])[0]["inpainter"]])
     with_c.set_weights(start)
     before = loss_of("classifier", with_c, batch)
     difference = [a - b for a, b in zip(*steps, strict=True)]
@@ -166,17 +158,18 @@ def with_fixed_normalisation(learner):
 
 
 @pytest.mark.parametrize("mode", ["fixed", "sync_bn"])
-def test_two_replicas_have_the_gradients_of_one(tiny_plan, batch_for, mode):
+def test_two_replicas_have_the_gradients_of_one(tiny_plan, batch_for, two_replicas, mode):
     plan = tiny_plan(sync_bn=mode == "sync_bn")
     found = []
-    for devices in (["CPU:0"], ["CPU:0", "CPU:1"]):
-        strategy = tf.distribute.MirroredStrategy(devices)
+    for strategy in (tf.distribute.MirroredStrategy(["CPU:0"]), two_replicas):
         with strategy.scope():
             learner = build(plan)
+        # A new C says the same of every class, which makes for gradients of nothing but rounding.
+        learner.classifier.get_layer("fc3").bias.assign(tf.range(6.0) / 3)
         if mode == "fixed":
             with_fixed_normalisation(learner)
         batch = batch_for(learner)
-        part = 8 // len(devices)
+        part = 8 // strategy.num_replicas_in_sync
 
         def part_of(context, batch=batch, part=part):
             first = context.replica_id_in_sync_group * part
@@ -201,13 +194,15 @@ def test_bfloat16_trains_and_keeps_losses_and_weights_in_float32(tiny_learner, b
     batch = batch_for(learner)
     exact, start = tiny_learner(), learner.get_weights()
     exact.set_weights(start)
-    gradients, results = in_step(learner)(batch)
-    expected, _ = in_step(exact)(batch)
+    gradients, results = learner.gradients(batch["image"], batch["draws"])
+    expected, exact_results = exact.gradients(batch["image"], batch["draws"])
     assert all(value.dtype == tf.float32 and np.isfinite(value) for value in results.values())
+    assert float(results["loss/classifier"]) == pytest.approx(float(exact_results["loss/classifier"]), rel=1e-2)
     for player, values in gradients.items():
         a = np.concatenate([v.numpy().ravel() for v in values])
         b = np.concatenate([v.numpy().ravel() for v in expected[player]])
-        assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) > 0.98, player
+        # Ten layers that round to eight bits, each; what is wrong in kind would be near 0.
+        assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) > 0.95, player
 
 
 def test_float16_leaves_out_a_step_that_overflows_for_all_players_and_halves_the_one_scale(tiny_learner, batch_for):

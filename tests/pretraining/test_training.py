@@ -1,5 +1,6 @@
 """Whole trainings of a few steps: presets, resuming, ablations, mistakes."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -30,10 +31,10 @@ def weights_of(learner):
 
 @pytest.fixture
 def train(tmp_path, source):
-    def run(plan, name="run", devices=("CPU:0",), probe=None, probe_every=1):
+    def run(plan, name="run", strategy=None, probe=None, probe_every=1):
         run = Run(tmp_path / name)
         run.begin({"seed": plan.seed, "steps": plan.steps})
-        strategy = tf.distribute.MirroredStrategy(devices)
+        strategy = strategy or tf.distribute.MirroredStrategy(["CPU:0"])
         learner = training.train(run, source, plan, strategy, InputReport(source), probe, probe_every)
         return learner, run
 
@@ -42,7 +43,7 @@ def train(tmp_path, source):
 
 def test_a_run_leaves_everything_behind(train, tiny_plan):
     learner, run = train(tiny_plan(steps=3))
-    assert int(learner.steps_done) == 3
+    assert int(learner.steps_done.numpy()) == 3
     assert (run.path / "checkpoints" / "step-3.index").exists()
     assert {p.name for p in (run.path / "montages").iterdir()} >= {
         f"{name}_{step:07d}.png" for name in ("transformations", "patches", "conv1") for step in (0, 3)
@@ -53,8 +54,8 @@ def test_a_run_leaves_everything_behind(train, tiny_plan):
     assert list((run.path / "tensorboard").iterdir())
 
 
-def test_two_replicas_train_and_stay_equal(train, tiny_plan):
-    learner, _ = train(tiny_plan(steps=2), devices=("CPU:0", "CPU:1"))
+def test_two_replicas_train_and_stay_equal(train, tiny_plan, two_replicas):
+    learner, _ = train(tiny_plan(steps=2), strategy=two_replicas)
     for variable in [
         *learner.trainable_variables,
         *(layer.u for layer in learner.discriminator.layers if hasattr(layer, "u")),
@@ -64,12 +65,10 @@ def test_two_replicas_train_and_stay_equal(train, tiny_plan):
 
 
 def test_steps_in_one_execution_are_the_same_steps(train, tiny_plan, tmp_path):
-    import dataclasses
-
     plan = tiny_plan(steps=5)
     one, run_one = train(plan, "one")
     several, run_several = train(dataclasses.replace(plan, steps_per_execution=2), "several")
-    assert int(several.steps_done) == 5
+    assert int(several.steps_done.numpy()) == 5
     for a, b in zip(weights_of(one), weights_of(several), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
     assert run_several.metrics()[-1]["step"] == run_one.metrics()[-1]["step"] == 5
@@ -102,8 +101,6 @@ def test_a_resnet_trains(train, tiny_plan):
 
 
 def test_a_diverging_run_stops_in_one_line_and_keeps_the_last_good_checkpoint(train, tiny_plan, refusal):
-    import dataclasses
-
     plan = dataclasses.replace(tiny_plan(steps=40, learning_rate=1e30), checkpoint_every=1)
     message = refusal(train, plan)
     assert "the training has diverged" in message and "loss/" in message
@@ -118,8 +115,6 @@ def test_a_frozen_inpainter_comes_from_its_run(train, tiny_plan):
 
 
 def test_weights_to_start_from(train, tiny_plan):
-    import dataclasses
-
     first, run = train(tiny_plan(steps=2), "first")
     plan = dataclasses.replace(tiny_plan(steps=1, learning_rate=1e-12, final_learning_rate=1e-12, weight_decay=0.0),
                                init_from=str(run.path))  # fmt: skip
@@ -145,8 +140,6 @@ def test_contradicting_plans(tiny_plan, message):
 
 
 def test_a_stream_of_unknown_length_needs_a_number_of_steps(source):
-    import dataclasses
-
     endless = dataclasses.replace(source, count=None)
     with pytest.raises(InputError, match="is not known; give --steps"):
         training.steps_of(presets.resolve("stl10", {}), endless)

@@ -16,9 +16,13 @@ SCENES = 1800
 CROP, LARGEST_SHIFT = 64, 8.0
 
 
+def draw_scenes(seed):
+    return synthetic.draw(np.arange(SCENES) % 10, seed).astype(np.float32) / 127.5 - 1
+
+
 @pytest.fixture(scope="module")
 def scenes():
-    return synthetic.draw(np.arange(SCENES) % 10, seed=11).astype(np.float32) / 127.5 - 1
+    return draw_scenes(seed=11)
 
 
 def classes(scenes, crop_size, margin, tilt):
@@ -92,9 +96,10 @@ def edge_and_inside(scenes, margin):
 
 def test_the_margin_keeps_the_edge_from_giving_the_warp_away(scenes):
     """Softened scenes, because how sharp an image is tells more than the edge does; see the next test."""
-    softened = soften(scenes)
-    edge, inside = edge_and_inside(softened, margin=16)
-    naked_edge, naked_inside = edge_and_inside(softened, margin=0)
+    # Several sets of scenes, because one alone is uncertain by more than a point.
+    softened = [soften(scenes), *(soften(draw_scenes(seed)) for seed in (21, 31))]
+    edge, inside = np.mean([edge_and_inside(some, margin=16) for some in softened], axis=0)
+    naked_edge, naked_inside = edge_and_inside(softened[0], margin=0)
     print(f"\nidentity or warp, with margin: edge {edge:.1%}, inside {inside:.1%}")
     print(f"without margin: edge {naked_edge:.1%}, inside {naked_inside:.1%}")
     assert edge < inside + 0.05

@@ -6,7 +6,10 @@ from lci_tf.data import synthetic
 from lci_tf.transforms import spline
 from lci_tf.transforms.warp import PolyharmonicWarp, Warp
 
-RNG = np.random.default_rng(0)
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
 
 
 @pytest.fixture(scope="module")
@@ -19,16 +22,16 @@ def grid_points(size, grid, count):
     return np.stack(np.meshgrid(points, points, indexing="ij"), axis=-1).reshape([1, -1, 2]).repeat(count, axis=0)
 
 
-def random_shifts(size, grid, count=4):
-    return RNG.uniform(-0.1 * size, 0.1 * size, [count, grid**2, 2])
+def random_shifts(rng, size, grid, count=4):
+    return rng.uniform(-0.1 * size, 0.1 * size, [count, grid**2, 2])
 
 
 @pytest.mark.parametrize("size", [32, 64, 80, 128])
 @pytest.mark.parametrize("grid", [3, 5])
-def test_equals_tensorflow_addons(scenes, size, grid):
+def test_equals_tensorflow_addons(rng, scenes, size, grid):
     addons = pytest.importorskip("tensorflow_addons", reason="there is none for this Python")
     images = tf.image.resize(scenes, [size, size])
-    points, shifts = grid_points(size, grid, 4), random_shifts(size, grid)
+    points, shifts = grid_points(size, grid, 4), random_shifts(rng, size, grid)
     ours = PolyharmonicWarp(grid).warp(images, shifts.astype(np.float32))
 
     def theirs(dtype):
@@ -40,17 +43,17 @@ def test_equals_tensorflow_addons(scenes, size, grid):
     np.testing.assert_allclose(ours, theirs(tf.float64), atol=1e-4)
 
 
-def test_equals_the_spline_where_there_are_no_addons(scenes):
-    points, shifts = grid_points(96, 4, 4), random_shifts(96, 4)
+def test_equals_the_spline_where_there_are_no_addons(rng, scenes):
+    points, shifts = grid_points(96, 4, 4), random_shifts(rng, 96, 4)
     theirs = spline.warp_by_thin_plate(scenes, *(tf.cast(a, tf.float32) for a in (points + shifts, points)))
-    np.testing.assert_allclose(PolyharmonicWarp(4).warp(scenes, shifts.astype(np.float32)), theirs, atol=4e-3)
+    np.testing.assert_allclose(PolyharmonicWarp(4).warp(scenes, shifts.astype(np.float32)), theirs, atol=1e-4)
 
 
-def test_control_points_show_what_was_at_their_shifted_places():
+def test_control_points_show_what_was_at_their_shifted_places(rng):
     """Of an image that shows its own coordinates, not square."""
     rows, columns = np.meshgrid(np.arange(33), np.arange(65), indexing="ij")
     image = np.stack([rows, columns], axis=-1)[np.newaxis].astype(np.float32)
-    shifts = RNG.uniform(-2, 2, [1, 9, 2]).astype(np.float32)
+    shifts = rng.uniform(-2, 2, [1, 9, 2]).astype(np.float32)
     warped = PolyharmonicWarp(3).warp(image, shifts)
     for i, (row, column) in enumerate((r, c) for r in (0, 16, 32) for c in (0, 32, 64)):
         expected = np.clip([row, column] + shifts[0, i], 0, [32, 64])
@@ -62,14 +65,15 @@ def test_no_shift_is_the_identity(scenes):
 
 
 @pytest.mark.parametrize("random_points", [False, True])
-def test_the_transformation_is_a_function_of_its_draws(scenes, everywhere, random_points):
+def test_the_transformation_is_a_function_of_its_draws(rng, scenes, everywhere, random_points):
+    tolerance = 5e-3 if random_points else 1e-4  # tensorflow-addons solves its system in float32
     scenes = scenes[:, :32, :32]
     warp = Warp(4, 0.1, 32, random_points)
-    draws = RNG.uniform(size=[4, *warp.draws]).astype(np.float32)
-    result = everywhere(lambda x, d: warp(x, d)[0], scenes, draws, exactly=False)
+    draws = rng.uniform(size=[4, *warp.draws]).astype(np.float32)
+    result = everywhere(lambda x, d: warp(x, d)[0], scenes, draws, atol=tolerance)
     assert result.shape == scenes.shape and np.abs(result - scenes).mean() > 0.01
     reversed_batch = warp(tf.constant(scenes[::-1]), draws[::-1])[0]
-    np.testing.assert_allclose(reversed_batch[::-1], result, atol=1e-4)
+    np.testing.assert_allclose(reversed_batch[::-1], result, atol=tolerance)
 
 
 def test_draws_span_the_shifts(scenes):
@@ -80,21 +84,21 @@ def test_draws_span_the_shifts(scenes):
     np.testing.assert_allclose(warp(scenes, draws + 0.5)[0], scenes, atol=1e-5)
 
 
-def test_random_points_lie_anywhere_in_the_image(scenes):
+def test_random_points_lie_anywhere_in_the_image(rng, scenes):
     """The authors' variant, by tensorflow-addons where it exists."""
     warp = Warp(3, 0.05, 96, random_points=True)
     assert warp.draws == (9, 4)
-    draws = RNG.uniform(size=[4, 9, 4]).astype(np.float32)
+    draws = rng.uniform(size=[4, 9, 4]).astype(np.float32)
     points, shifts = draws[..., 2:] * 95, (2 * draws[..., :2] - 1) * 0.05 * 96
     expected = spline.warp_by_thin_plate(scenes, points + shifts, points)
     difference = np.abs(warp(scenes, draws)[0] - expected)
     assert np.quantile(difference, 0.999) < 4e-3
 
 
-def test_sparse_image_warp_equals_tensorflow_addons(scenes):
+def test_sparse_image_warp_equals_tensorflow_addons(rng, scenes):
     addons = pytest.importorskip("tensorflow_addons", reason="there is none for this Python")
-    points = RNG.uniform(0, 95, [4, 16, 2])
-    shifts = RNG.uniform(-5, 5, [4, 16, 2])
+    points = rng.uniform(0, 95, [4, 16, 2])
+    shifts = rng.uniform(-5, 5, [4, 16, 2])
     arguments = [tf.constant(a) for a in (scenes.astype(np.float64), points + shifts, points)]
     theirs = addons.image.sparse_image_warp(*arguments)[0]
     for warp in (spline.sparse_image_warp, spline.warp_by_thin_plate):
@@ -141,8 +145,8 @@ def test_a_grid_without_corners_is_refused():
         PolyharmonicWarp(grid=1)
 
 
-def test_compiles(scenes):
-    shifts = random_shifts(96, 4).astype(np.float32)
+def test_compiles(rng, scenes):
+    shifts = random_shifts(rng, 96, 4).astype(np.float32)
     layer = PolyharmonicWarp(4)
     compiled = tf.function(layer.warp, jit_compile=True)(scenes, shifts)
     np.testing.assert_allclose(compiled, layer.warp(scenes, shifts), atol=1e-4)
