@@ -32,7 +32,8 @@ class AdamW(tf.keras.optimizers.legacy.Adam):
 
 def _decays(variable) -> bool:
     """Whether a variable is a weight, and not the scale or offset of a batch normalisation."""
-    return variable.name.rpartition("/")[-1].split(":")[0] not in ("gamma", "beta")
+    # The second replica's copy is named bn/gamma/replica_1:0.
+    return not {"gamma", "beta"} & set(variable.name.split(":")[0].split("/"))
 
 
 def cosine(first: float, last: float, steps: int) -> tf.keras.optimizers.schedules.LearningRateSchedule:
