@@ -72,6 +72,10 @@ def test_u_starts_as_a_unit_vector(layer_and_inputs):
 def test_the_largest_singular_value_becomes_one(layer, shape):
     inputs = tf.random.stateless_normal(shape, [0, 0])
     layer(inputs)
+    # Not as they were drawn: of some random kernels the two largest are too close for fifty iterations.
+    rng = np.random.default_rng(0)
+    layer.kernel.assign(rng.normal(size=layer.kernel.shape))
+    layer.u.assign(unit(rng.normal(size=layer.u.shape)))
     kernel = layer.kernel.numpy()
     call = tf.function(lambda: layer(inputs, training=True))
     for _ in range(50):
