@@ -64,6 +64,7 @@ def test_two_replicas_train_and_stay_equal(train, tiny_plan, two_replicas):
         np.testing.assert_array_equal(first.numpy(), second.numpy(), err_msg=variable.name)
 
 
+@pytest.mark.slow
 def test_steps_in_one_execution_are_the_same_steps(train, tiny_plan, tmp_path):
     plan = tiny_plan(steps=5)
     one, run_one = train(plan, "one")
@@ -95,6 +96,7 @@ def test_every_preset_trains_at_tiny_width(train, dataset):
     assert all(np.isfinite(value) for value in run.metrics()[-1].values())
 
 
+@pytest.mark.slow
 def test_a_resnet_trains(train, tiny_plan):
     learner, run = train(tiny_plan(steps=1, backbone="resnet34", transforms=("rot",)))
     assert learner.inpainter is None and np.isfinite(run.metrics()[-1]["loss/classifier"])
@@ -114,6 +116,7 @@ def test_a_frozen_inpainter_comes_from_its_run(train, tiny_plan):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_weights_to_start_from(train, tiny_plan):
     first, run = train(tiny_plan(steps=2), "first")
     plan = dataclasses.replace(tiny_plan(steps=1, learning_rate=1e-12, final_learning_rate=1e-12, weight_decay=0.0),
