@@ -162,15 +162,33 @@ def montages_of(learner: Pretraining, batch) -> dict[str, np.ndarray]:
 
 
 class Probe(_OnSchedule):
-    """Looks after the features: how well a linear classifier and nearest neighbours do on them."""
+    """Looks after the features: how well a linear classifier and nearest neighbours do on them.
 
-    def __init__(self, every, first_step, last_step, probe: Callable, recorder: Recorder, checkpoints: Checkpoints):
+    At step 0, of a random C, that is done after `see_images`: a random network whose batch normalisation has not seen
+    any images is worse than it need be, and would flatter what is learned.
+    """
+
+    def __init__(
+        self,
+        every: int,
+        first_step: int,
+        last_step: int,
+        probe: Callable,
+        see_images: Callable,
+        recorder: Recorder,
+        checkpoints: Checkpoints,
+    ):
         super().__init__(every, first_step, last_step)
-        self._probe, self._recorder, self._checkpoints = probe, recorder, checkpoints
+        self._probe, self._see_images, self._recorder, self._checkpoints = probe, see_images, recorder, checkpoints
 
     def on_train_begin(self, logs=None):
         if self._first_step == 0:
+            statistics = self.model.classifier.non_trainable_weights
+            before = [variable.numpy() for variable in statistics]
+            self._see_images()
             self.act(0)
+            for variable, value in zip(statistics, before, strict=True):
+                variable.assign(value)
 
     def act(self, step):
         found = self._probe(self.model.classifier.get_layer("features"), step)

@@ -125,6 +125,11 @@ class Pretraining(tf.keras.Model):
             gradients["inpainter"] = tape.gradient(patches.made, self.inpainter.trainable_variables, at_patches)
         return self._summed(gradients), results
 
+    def see(self, x: tf.Tensor) -> None:
+        """Has C's batch normalisation take note of images, without learning anything else."""
+        edge, crop_size = self._settings.margin // 2, self._settings.crop_size
+        self.classifier(x[:, edge : edge + crop_size, edge : edge + crop_size], training=True)
+
     def inpaint(self, x: tf.Tensor, draws: Draws, training: bool = True) -> Patches | None:
         """Eqs. 2 and 3: cuts a patch out of every image, and has F fill it in. F sees both kinds in one batch."""
         if self.inpainter is None:

@@ -1,6 +1,7 @@
 """A pre-training from beginning to end, or from where it was left."""
 
 import dataclasses
+import itertools
 import logging
 import math
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from lci_tf.runs import Run
 
 log = logging.getLogger("lci_tf")
 MONTAGE_ROWS = 16
+BATCHES_SEEN = 150  # after which moving averages of momentum 0.975 have forgotten what they began with
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,6 +128,11 @@ def train(
         made = learner.transforms
         return batches.training_batches(source, plan.settings, made, plan.seed, report, start_step, worker)
 
+    def see_images():
+        see = tf.function(lambda batch: strategy.run(learner.see, args=(batch["image"],)))
+        for batch in itertools.islice(iter(batches.distributed(strategy, make)), BATCHES_SEEN):
+            see(batch)
+
     recorder = callbacks.Recorder(run if chief else None)
     span = (first_step, plan.steps)
     beside = [
@@ -135,7 +142,7 @@ def train(
         callbacks.SaveCheckpoints(plan.checkpoint_every, *span, checkpoints),
     ]
     if probe is not None:
-        beside.insert(2, callbacks.Probe(probe_every, *span, probe, recorder, checkpoints))
+        beside.insert(2, callbacks.Probe(probe_every, *span, probe, see_images, recorder, checkpoints))
     if chief:
         beside.append(callbacks.ProgressBar(*span, plan.settings.batch_size))
     with report.one_line_errors():

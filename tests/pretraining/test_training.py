@@ -76,15 +76,20 @@ def test_steps_in_one_execution_are_the_same_steps(train, tiny_plan, tmp_path):
 
 
 def test_a_probe_is_asked_on_schedule_and_the_best_is_kept(train, tiny_plan):
-    asked = []
+    asked, seen = [], []
 
     def probe(features, step):
         asked.append(step)
+        seen.append(features.get_layer("conv1_bn").moving_variance.numpy())
         assert set(features(tf.zeros([1, 32, 32, 3]))) == {f"conv{i}" for i in range(1, 6)}
         return {"conv1": {"ridge": 0.9 if step == 2 else 0.1, "knn": 0.5}}
 
-    _, run = train(tiny_plan(steps=5), probe=probe, probe_every=2)
+    learner, run = train(tiny_plan(steps=5), probe=probe, probe_every=2)
     assert asked == [0, 2, 4, 5]
+    assert np.all(seen[0] != 1)  # a random C has seen images
+    plain, _ = train(tiny_plan(steps=5), "plain")
+    for a, b in zip(weights_of(learner), weights_of(plain), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)  # and its training does not know of it
     assert json.loads((run.path / "best" / "best.json").read_text()) == {"step": 2, "score": 0.9}
     assert [r["step"] for r in run.metrics() if "probe/conv1_ridge" in r] == asked
 
