@@ -37,6 +37,7 @@ setup(
         f"absl-py>=2.1,<3; {EITHER}",
         f"numpy>=1.26,<2; {WITH_ADDONS}",
         f"numpy>=2,<3; {WITHOUT_ADDONS}",
+        f"tensorboard>=2.15; {EITHER}",  # TensorFlow 2.21 writes logs for it, but does not bring it
         f"pillow>=10; {EITHER}",
         f"tqdm>=4.66,<5; {EITHER}",
         # TensorFlow 2.15 speaks protobuf 4; newer tensorflow-metadata brings generated code that needs 5.

@@ -101,6 +101,12 @@ def test_every_preset_trains_at_tiny_width(train, dataset):
     assert all(np.isfinite(value) for value in run.metrics()[-1].values())
 
 
+def test_the_authors_variant_trains(train, tiny_plan):
+    authors = {"border": 3, "noise_scale": 0.1, "discriminator_pooling": "sum", "random_warp_points": True}
+    _, run = train(tiny_plan(steps=1, **authors, warp_strength=0.0625, discriminator_learning_rate=8e-4))
+    assert all(np.isfinite(value) for value in run.metrics()[-1].values())
+
+
 @pytest.mark.slow
 def test_a_resnet_trains(train, tiny_plan):
     learner, run = train(tiny_plan(steps=1, backbone="resnet34", transforms=("rot",)))
