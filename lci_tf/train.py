@@ -8,6 +8,7 @@ import dataclasses
 from absl import flags
 
 from lci_tf import cli, presets
+from lci_tf.errors import InputError
 
 _RUN, _SPEED = "Run", "Speed"
 
@@ -51,6 +52,8 @@ def main():
     flag = cli.FLAGS
     settings = cli.settings_from_flags()
     settings.check()
+    if flag.probe_dataset and flag.inpainter_only:
+        raise InputError("--probe_dataset: there are no features to probe with --inpainter_only, which trains no C")
     if flag.deterministic:
         _make_deterministic(flag.seed)
     from lci_tf import data, runs
@@ -81,7 +84,8 @@ def main():
         is_chief=strategy.is_chief(devices),
     )
     probe = _probe(flag, settings) if flag.probe_dataset else None
-    every = max(1, round(flag.probe_every * (source.count or 0) / settings.batch_size))
+    # Of a stream nobody knows how long an epoch is: then only at the start and at the end.
+    every = max(1, round(flag.probe_every * source.count / settings.batch_size)) if source.count else plan.steps
     training.train(run, source, plan, devices, report, probe, every)
     _print_probes(run)
     print(f"Curves     tensorboard --logdir={run.path}")

@@ -126,7 +126,7 @@ class Montages(_OnSchedule):
 
     def __init__(self, first_step, last_step, batch, recorder: Recorder):
         super().__init__(_FIRST_MONTAGE, first_step, last_step)
-        self._batch, self._recorder, self._draw = batch, recorder, None
+        self._batch, self._recorder = batch, recorder
         self._next = _FIRST_MONTAGE
         while self._next <= first_step:
             self._next *= 2

@@ -74,7 +74,10 @@ class Pretraining(tf.keras.Model):
         """
         gradients, results = self.gradients(batch["image"], batch["draws"])
         for player, values in gradients.items():
-            results[f"gradient_norm/{player}"] = tf.linalg.global_norm(values)
+            norm = tf.linalg.global_norm(values)
+            if tf.is_tensor(self._loss_scale()):  # then an overflow is no divergence, but a step left out
+                norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
+            results[f"gradient_norm/{player}"] = norm
             variables = getattr(self, player).trainable_variables
             self.optimizer_of(player).apply_gradients(
                 zip(values, variables, strict=True), experimental_aggregate_gradients=False

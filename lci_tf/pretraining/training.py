@@ -135,10 +135,12 @@ def train(
 
     recorder = callbacks.Recorder(run if chief else None)
     span = (first_step, plan.steps)
+    with report.one_line_errors():
+        shown = first_rows(make)
     beside = [
         callbacks.StopIfNotFinite(first_step, checkpoints),
         callbacks.LogNumbers(plan.log_every, *span, recorder),
-        callbacks.Montages(*span, first_rows(make), recorder),
+        callbacks.Montages(*span, shown, recorder),
         callbacks.SaveCheckpoints(plan.checkpoint_every, *span, checkpoints),
     ]
     if probe is not None:
