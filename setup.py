@@ -39,6 +39,8 @@ setup(
         f"numpy>=2,<3; {WITHOUT_ADDONS}",
         f"tensorboard>=2.15; {EITHER}",  # TensorFlow 2.21 writes logs for it, but does not bring it
         f"pillow>=10; {EITHER}",
+        f"matplotlib>=3.8; {EITHER}",
+        f"scikit-learn>=1.4; {EITHER}",
         f"tqdm>=4.66,<5; {EITHER}",
         # TensorFlow 2.15 speaks protobuf 4; newer tensorflow-metadata brings generated code that needs 5.
         f"protobuf>=4.25,<5; {WITH_ADDONS}",
@@ -54,6 +56,7 @@ setup(
             f"tensorflow-serving-api>=2.19; {WITHOUT_ADDONS}",
         ],
         "detection": ["pycocotools>=2.0.7", "opencv-contrib-python-headless>=4.10,<5"],
-        "test": ["pytest>=8", "ruff>=0.8", "scikit-learn>=1.4"],
+        "faiss": ["faiss-cpu>=1.8"],
+        "test": ["pytest>=8", "ruff>=0.8"],
     },
 )

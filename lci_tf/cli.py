@@ -61,6 +61,46 @@ def define_settings_flags(*names: str) -> None:
                 define.get(field.type, flags.DEFINE_list)(field.name, None, text, module_name=group)
 
 
+def define_model_flags() -> None:
+    """Which network a command looks at; see `model_from_flags`."""
+    group = "Network"
+    flags.DEFINE_string("run_dir", None, "a run of lci_tf.train, or a checkpoint of one", module_name=group)
+    flags.DEFINE_enum("checkpoint", "latest", ["latest", "best"], "which of the run", module_name=group)
+    flags.DEFINE_string("model", None, "any SavedModel or Keras model instead of a run", module_name=group)
+    flags.DEFINE_enum("pixels", "-1..1", ["-1..1", "0..1", "0..255"], "what --model expects", module_name=group)
+    flags.DEFINE_boolean(
+        "random_init",
+        False,
+        "a network that has learned nothing: that of --run_dir, else of --backbone and --width",
+        module_name=group,
+    )
+    flags.DEFINE_list("layers", [], "which feature maps; by default all", module_name=group)
+    define_settings_flags("backbone", "width")
+
+
+def model_from_flags():
+    """The `trained.FeatureModel` that the flags name, with all its layers."""
+    if bool(FLAGS.run_dir) + bool(FLAGS.model) > 1:
+        raise InputError("--run_dir and --model: give one of them")
+    if FLAGS.model and FLAGS.random_init:
+        raise InputError("--random_init: goes with --run_dir, or with --backbone, and not with --model")
+    if not (FLAGS.run_dir or FLAGS.model or FLAGS.random_init):
+        raise InputError("--run_dir: which network? Give a run of lci_tf.train; or --model, or --random_init")
+    from lci_tf import trained
+
+    if FLAGS.model:
+        return trained.from_file(FLAGS.model, FLAGS.layers, FLAGS.pixels)
+    if FLAGS.random_init and not FLAGS.run_dir:
+        settings = settings_from_flags()
+        return trained.random(settings.backbone, settings.width, FLAGS.seed)
+    for name in ("backbone", "width"):
+        if FLAGS[name].value is not None:
+            raise InputError(f"--{name}: is for --random_init without a run; --run_dir has its own")
+    if FLAGS.random_init:
+        return trained.random_like(FLAGS.run_dir, FLAGS.seed)
+    return trained.from_run(FLAGS.run_dir, FLAGS.checkpoint)
+
+
 def settings_from_flags() -> presets.Settings:
     """The preset of `--dataset`, with the flags that were set instead. What of it to check, the command knows."""
     given = {}

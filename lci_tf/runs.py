@@ -15,6 +15,7 @@ With several workers the directory is one that all of them see. The chief alone 
 
 import contextlib
 import csv
+import dataclasses
 import importlib.metadata
 import io
 import json
@@ -30,6 +31,7 @@ from typing import Any
 
 import lci_tf
 from lci_tf.errors import InputError
+from lci_tf.presets import Settings
 
 FLAGFILE = "run.flags"
 _PATH_FLAGS = ("run_dir", "data_dir", "init_from", "inpainter", "probe_data_dir")
@@ -115,6 +117,17 @@ class Run:
         with (self.path / FLAGFILE).open() as file:
             pairs = [line.strip().removeprefix("--").partition("=") for line in file if line.startswith("--")]
         return {name: text for name, _, text in pairs}
+
+    def settings(self) -> Settings:
+        """What the run was started with, as far as that is in `Settings`."""
+        flags = self.flags()
+        fields = {field.name: field.type for field in dataclasses.fields(Settings)}
+        missing = fields.keys() - flags.keys()
+        if missing:
+            raise InputError(f"{self.path / FLAGFILE}: has no --{min(missing)}; it is of another version of lci_tf")
+        read = {int: int, float: float, bool: lambda text: text == "true", str: str}
+        as_list = lambda text: tuple(next(csv.reader([text])))  # noqa: E731
+        return Settings(**{name: read.get(kind, as_list)(flags[name]) for name, kind in fields.items()})
 
     def describe(self, facts: dict[str, Any]) -> None:
         """Writes `run.json`: the versions of what is installed, and these facts."""

@@ -119,11 +119,11 @@ def _probe(flag, settings):
     import logging
 
     from lci_tf.data.pipeline import Crops
-    from lci_tf.transfer import quick_probe
+    from lci_tf.transfer import labelled, quick_probe
 
-    labelled = quick_probe.open_labelled(flag.probe_dataset, flag.probe_data_dir)
+    sources = labelled.open_labelled(flag.probe_dataset, flag.probe_data_dir, flag="--probe_dataset")
     crops = Crops(settings.crop_size, settings.resize)
-    quick = quick_probe.QuickProbe(*labelled, crops, grid=flag.probe_grid, seed=flag.seed)
+    quick = quick_probe.QuickProbe(*sources, crops, grid=flag.probe_grid, seed=flag.seed)
 
     def look(features, step):
         found = quick.probe(features)

@@ -19,10 +19,10 @@ from lci_tf.pretraining import batches, callbacks, optimizers
 from lci_tf.pretraining.learner import Pretraining
 from lci_tf.pretraining.strategy import is_chief
 from lci_tf.runs import Run
+from lci_tf.trained import BATCHES_SEEN
 
 log = logging.getLogger("lci_tf")
 MONTAGE_ROWS = 16
-BATCHES_SEEN = 150  # after which moving averages of momentum 0.975 have forgotten what they began with
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,13 @@
 """What features are worth in seconds, to watch them while they are learned: ridge and kNN accuracy per layer."""
 
 import logging
-import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from lci_tf import data
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.pipeline import Crops
 from lci_tf.data.source import Source
-from lci_tf.errors import InputError
 from lci_tf.transfer import share
 from lci_tf.transfer.features import Maps, pooled_features
 from lci_tf.transfer.knn import knn_accuracy
@@ -18,8 +15,6 @@ from lci_tf.transfer.ridge import ridge_accuracy
 
 Results = dict[str, dict[str, float]]
 
-_TRAIN = ("train", "trainval")
-_TEST = ("test", "val", "valid", "validation")
 log = logging.getLogger("lci_tf")
 
 
@@ -27,7 +22,7 @@ class QuickProbe:
     """Made once, then asked about a model again and again.
 
     Example:
-      train, test = open_labelled("synthetic")
+      train, test = labelled.open_labelled("synthetic")
       quick_probe = QuickProbe(train, test, Crops(crop_size=64, resize=96))
       print(table(quick_probe.probe(features_model)))
     """
@@ -88,49 +83,3 @@ def table(results: Results) -> str:
     lines = [f"{'%':6s}" + "".join(f"{layer:>8s}" for layer in results)]
     lines += [f"{method:6s}" + "".join(f"{100 * of[method]:8.1f}" for of in results.values()) for method in methods]
     return "\n".join(lines)
-
-
-def open_labelled(dataset: str, data_dirs: Sequence[str | pathlib.Path] = ()) -> tuple[Source, Source]:
-    """Train and test images with the same classes: the data set's own splits, or four fifths and a fifth of one.
-
-    Raises:
-      InputError: there are no labels, they are not classes, or the two splits do not have the same.
-    """
-    flag = f"--probe_dataset={dataset}"
-    try:
-        train, test = _choose_splits(dataset, data_dirs)
-    except InputError as error:
-        raise InputError(f"{flag}: {error}") from None
-    if train is None:
-        raise InputError(f"{flag}: has no labels; expected a data set with classes, such as a folder with one folder "
-                         "of images per class")  # fmt: skip
-    for source in (train, test):
-        if source.label_kind == "multi-label":
-            raise InputError(f"{flag}: several labels per image, which the quick probe cannot do yet; expected classes")
-    if train.label_names != test.label_names:
-        unlike = min(set(train.label_names) ^ set(test.label_names), default="another order")
-        raise InputError(f"{flag}: {train.split} and {test.split} do not have the same classes, such as {unlike}")
-    return train, test
-
-
-def _choose_splits(dataset, data_dirs) -> tuple[Source, Source] | tuple[None, None]:
-    names = data.split_names(dataset, data_dirs)
-
-    def first_labelled(splits):
-        opened = (data.open_source(dataset, split, data_dirs) for split in splits if split in names)
-        return next((source for source in opened if _is_labelled(source)), None)
-
-    train, test = first_labelled(_TRAIN), first_labelled(_TEST)
-    if train is not None and test is not None:
-        return train, test
-    only = train or test or first_labelled(names)
-    if only is None:
-        return None, None
-    return share.between(only, 0.2, 1.0), share.between(only, 0.0, 0.2)
-
-
-def _is_labelled(source):
-    """Test splits whose labels are secret have -1 instead, says tensorflow-datasets."""
-    if source.label_kind != "class":
-        return source.label_kind != "none"
-    return next(iter(source.stream().take(1)))["label"] >= 0

@@ -1,7 +1,8 @@
-"""A share of a source's images, spread evenly over it, without reading any."""
+"""A share of a source's images, without reading any: spread evenly over it, or those of given numbers."""
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -17,17 +18,36 @@ def between(source: Source, start: float, stop: float) -> Source:
     Image i has the place `i · golden ratio mod 1`. Places fill [0, 1) evenly from wherever one begins and with
     whatever stride: so every class has its share, whether images come class by class or with the classes in turn.
     """
+    if source.count is not None:
+        return of_numbers(source, np.flatnonzero(_in_share(np.arange(source.count), start, stop)))
+    return _StreamShare(
+        count=None,
+        is_kept=lambda index: _in_share(tf.cast(index, tf.float64), start, stop),
+        original=source,
+        **_description(source),
+    )
+
+
+def of_numbers(source: Source, numbers: np.ndarray) -> Source:
+    """The images of these numbers; of a stream, whatever their order, in that of the stream."""
     if isinstance(source, IndexedSource):
-        indices = np.flatnonzero(_in_share(np.arange(source.count), start, stop))
-        return _IndexedShare(count=len(indices), indices=indices, original=source, **_description(source))
-    count = None if source.count is None else int(_in_share(np.arange(source.count), start, stop).sum())
-    return _StreamShare(count=count, start=start, stop=stop, original=source, **_description(source))
+        return _IndexedShare(count=len(numbers), indices=numbers, original=source, **_description(source))
+    kept = np.zeros(numbers.max(initial=-1) + 2, bool)  # with one behind, for all that come later
+    kept[numbers] = True
+    return _StreamShare(
+        count=len(numbers),
+        is_kept=lambda index: tf.gather(kept, tf.minimum(index, len(kept) - 1)),
+        original=source,
+        **_description(source),
+    )
 
 
 def at_most(source: Source, limit: int) -> Source:
     """About `limit` images, or all if there are no more. Of a stream of unknown length, the first ones."""
     if source.count is None:
-        return _StreamShare(count=None, start=0.0, stop=1.0, limit=limit, original=source, **_description(source))
+        return _StreamShare(
+            count=None, is_kept=lambda index: True, limit=limit, original=source, **_description(source)
+        )
     return source if source.count <= limit else between(source, 0.0, limit / source.count)
 
 
@@ -72,16 +92,13 @@ class _IndexedShare(_Share, IndexedSource):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _StreamShare(_Share, StreamSource):
-    start: float
-    stop: float
+    is_kept: Callable[[tf.Tensor], tf.Tensor]
     limit: int = -1  # as `take` has it: all
 
     def stream(self):
-        def is_kept(index, row):
-            return _in_share(tf.cast(index, tf.float64), self.start, self.stop)
-
-        return self.original.stream().enumerate().filter(is_kept).map(lambda index, row: row).take(self.limit)
+        numbered = self.original.stream().enumerate()
+        return numbered.filter(lambda index, row: self.is_kept(index)).map(lambda index, row: row).take(self.limit)
 
     def where(self, index):
-        kept = (i for i in itertools.count() if _in_share(i, self.start, self.stop))
+        kept = (i for i in itertools.count() if self.is_kept(tf.constant(i, tf.int64)))
         return self.original.where(next(itertools.islice(kept, index, None)))

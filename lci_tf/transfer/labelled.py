@@ -1,0 +1,104 @@
+"""Images with labels, to train and to test with."""
+
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from lci_tf import data
+from lci_tf.data.source import Source
+from lci_tf.errors import InputError
+from lci_tf.transfer import share
+
+_TRAIN = ("train", "trainval")
+_TEST = ("test", "val", "valid", "validation")
+
+
+def open_labelled(
+    dataset: str,
+    data_dirs: Sequence[str | pathlib.Path] = (),
+    flag: str = "--dataset",
+    kinds: Sequence[str] = ("class",),
+    train_split: str | None = None,
+    test_split: str | None = None,
+) -> tuple[Source, Source]:
+    """Train and test images with the same labels: the data set's own splits, or four fifths and a fifth of one.
+
+    Args:
+      flag: what the user calls the data set, for messages.
+      kinds: of labels that will do, see `Source`.
+      train_split, test_split: these splits, and no others.
+
+    Raises:
+      InputError: there are no labels, they are of another kind, or the two splits do not have the same.
+    """
+    what = f"{flag}={dataset}"
+    try:
+        train, test = _choose_splits(dataset, data_dirs, train_split, test_split)
+    except InputError as error:
+        raise InputError(str(error) if str(error).startswith(what) else f"{what}: {error}") from None
+    for source in (train, test):
+        if source is None or source.label_kind == "none":
+            raise InputError(f"{what}: has no labels; expected a data set with classes, such as a folder with one "
+                             "folder of images per class")  # fmt: skip
+        if source.label_kind not in kinds:
+            several = source.label_kind == "multi-label"
+            came, expected = ("several labels", "classes") if several else ("classes", "several labels per image")
+            raise InputError(f"{what}: has {came} per image, which this cannot do; expected {expected}")
+    if train.label_names != test.label_names:
+        unlike = min(set(train.label_names) ^ set(test.label_names), default="another order")
+        raise InputError(f"{what}: {train.split} and {test.split} do not have the same classes, such as {unlike}")
+    return train, test
+
+
+def labels_of(source: Source) -> np.ndarray:
+    """All labels of a source, in the stored order: int64 [n], or int8 [n, classes]."""
+    return np.concatenate(list(source.stream().map(lambda row: row["label"]).batch(4096).as_numpy_iterator()))
+
+
+def few(source: Source, fraction: float | None = None, per_class: int | None = None, seed: int = 0) -> Source:
+    """A source with fewer images, chosen at random.
+
+    Args:
+      fraction: of the images; of each class the same, and at least one.
+      per_class: so many images of each class instead.
+    """
+    flag = f"--labels_per_class={per_class}" if per_class else f"--label_fraction={fraction:g}"
+    labels = labels_of(source)
+    order = np.random.default_rng(seed).permutation(len(labels))
+    if source.label_kind == "multi-label":
+        if per_class:
+            raise InputError(f"{flag}: {source.name} has several labels per image; give --label_fraction")
+        return share.of_numbers(source, np.sort(order[: max(1, round(fraction * len(labels)))]))
+    chosen = []
+    for number, name in enumerate(source.label_names):
+        members = order[labels[order] == number]
+        count = per_class or max(1, round(fraction * len(members)))
+        if len(members) < count:
+            raise InputError(f"{flag}: {source.name} {source.split} has only {len(members)} images of class {name}")
+        chosen.append(members[:count])
+    return share.of_numbers(source, np.sort(np.concatenate(chosen)))
+
+
+def _choose_splits(dataset, data_dirs, train_split, test_split) -> tuple[Source | None, Source | None]:
+    names = data.split_names(dataset, data_dirs)
+
+    def first_labelled(splits):
+        opened = (data.open_source(dataset, split, data_dirs) for split in splits if split in names)
+        return next((source for source in opened if _is_labelled(source)), None)
+
+    train = data.open_source(dataset, train_split, data_dirs) if train_split else first_labelled(_TRAIN)
+    test = data.open_source(dataset, test_split, data_dirs) if test_split else first_labelled(_TEST)
+    if train is not None and test is not None:
+        return train, test
+    only = train or test or first_labelled(names)
+    if only is None:
+        return None, None
+    return share.between(only, 0.2, 1.0), share.between(only, 0.0, 0.2)
+
+
+def _is_labelled(source):
+    """Test splits whose labels are secret have -1 instead, says tensorflow-datasets."""
+    if source.label_kind != "class":
+        return source.label_kind != "none"
+    return next(iter(source.stream().take(1)))["label"] >= 0
