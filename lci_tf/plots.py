@@ -1,0 +1,40 @@
+"""Diagrams, by matplotlib: PNG, or PDF by the ending of the file's name."""
+
+import pathlib
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+matplotlib.rcParams.update({
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.constrained_layout.use": True,
+    "pdf.fonttype": 42,  # letters stay letters
+})  # fmt: skip
+
+
+def save(figure: Figure, path: pathlib.Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def confusion_matrix(counts: np.ndarray, names: tuple[str, ...]) -> Figure:
+    """What images of each class (row) were taken for (column), in percent of the class."""
+    side = max(3.0, min(12.0, 0.42 * len(names) + 1.5))
+    figure = Figure((side, side))
+    axes = figure.add_subplot()
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axes.spines[:].set_visible(False)
+    axes.set_xticks(range(len(names)), names, rotation=90)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlabel("taken for")
+    if len(names) <= 25:
+        for row, column in np.ndindex(shares.shape):
+            if counts[row, column]:
+                share = shares[row, column]
+                ink = "white" if share > 0.5 else "black"
+                axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", color=ink, fontsize=7)
+    return figure
