@@ -35,7 +35,7 @@ def of_bytes(contents: tf.Tensor, crop_size: int, resize: float) -> tuple[tf.Ten
     # Behind the last, an element that always loads: there is something to batch even if all images fail.
     sentinel = tf.data.Dataset.from_tensors((count, tf.zeros([crop_size, crop_size, 3])))
     batch = loaded.concatenate(sentinel).batch(tf.cast(count, tf.int64) + 1)
-    places, crops = tf.data.experimental.get_single_element(batch)
+    places, crops = batch.get_single_element()
     places, crops = places[:-1, tf.newaxis], crops[:-1]
     valid = tf.scatter_nd(places, tf.ones_like(places[:, 0]), [count]) > 0
     return tf.scatter_nd(places, crops, [count, crop_size, crop_size, 3]), valid
