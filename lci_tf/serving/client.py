@@ -95,7 +95,7 @@ class Client:
           InputError: if the server does not answer, or not with these outputs.
         """
         self._model.require(outputs)
-        return self._collect(contents, outputs, self._send(contents, outputs))
+        return self._collect(self._send(contents, outputs), outputs)
 
     def predict_all(
         self, batches: Iterable[Sequence[bytes]], outputs: Sequence[str]
@@ -111,21 +111,21 @@ class Client:
         waiting = collections.deque()
         try:
             for contents in batches:
-                waiting.append((contents, outputs, self._send(contents, outputs)))
+                waiting.append((contents, self._send(contents, outputs)))
                 if len(waiting) > self._in_flight:
-                    yield self._collect_readable(*waiting.popleft())
+                    yield self._collect_readable(*waiting.popleft(), outputs)
             while waiting:
-                yield self._collect_readable(*waiting.popleft())
+                yield self._collect_readable(*waiting.popleft(), outputs)
         finally:  # also if nobody wants the rest
-            for _, _, requests in waiting:
+            for _, requests in waiting:
                 _cancel(requests)
 
-    def _collect_readable(self, contents, outputs, requests):
+    def _collect_readable(self, contents, requests, outputs):
         """The answers for those that can be read, among zeros."""
         places = np.arange(len(contents))
         while True:
             try:
-                rows = self._collect([contents[i] for i in places], outputs, requests)
+                rows = self._collect(requests, outputs)
                 break
             except UnreadableImages as error:
                 places = np.delete(places, error.positions)
@@ -138,8 +138,8 @@ class Client:
         return {**answer, VALID: np.isin(np.arange(len(contents)), places)}
 
     def _send(self, contents, outputs):
-        """Requests under way, for consecutive parts of the contents."""
-        return [self._threads.submit(self._model.predict, part, outputs) for part in self._parts(contents)]
+        """Requests under way for consecutive parts of the contents, each with the number of its images."""
+        return [(self._threads.submit(self._model.predict, part, outputs), len(part)) for part in self._parts(contents)]
 
     def _parts(self, contents):
         part, size = [], 0
@@ -153,16 +153,16 @@ class Client:
         if part:
             yield part
 
-    def _collect(self, contents, outputs, requests):
+    def _collect(self, requests, outputs):
         """The rows of several requests as one; or all positions that cannot be read."""
         answers, bad, start = [], [], 0
         try:
-            for request, part in zip(requests, self._parts(contents), strict=True):
+            for request, count in requests:
                 try:
                     answers.append(request.result())
                 except UnreadableImages as error:
                     bad += [start + position for position in error.positions]
-                start += len(part)
+                start += count
         finally:
             _cancel(requests)
         if bad:
@@ -183,5 +183,5 @@ class Client:
 
 
 def _cancel(requests):
-    for request in requests:
+    for request, _ in requests:
         request.cancel()

@@ -8,6 +8,7 @@ import tensorflow as tf
 from lci_tf.errors import InputError
 from lci_tf.serving import signature
 from lci_tf.serving.retries import ServerError
+from lci_tf.serving.signature import Signature
 
 _PER_IMAGE = 8  # bytes around an image: its tag, and its length
 
@@ -44,7 +45,7 @@ class GrpcTransport:
         """How many bytes an image takes in a request."""
         return len(content) + _PER_IMAGE
 
-    def signature(self, seconds: float) -> signature.Signature:
+    def signature(self, seconds: float) -> Signature:
         """Of the model's version that is served now."""
         request = self._metadata.GetModelMetadataRequest(metadata_field=["signature_def"])
         request.model_spec.name = self._model_name
@@ -54,7 +55,7 @@ class GrpcTransport:
         return signature.from_proto(answer.model_spec.version.value, signatures.signature_def[signature.NAME])
 
     def predict(
-        self, contents: Sequence[bytes], outputs: Sequence[str], served: signature.Signature, seconds: float
+        self, contents: Sequence[bytes], outputs: Sequence[str], served: Signature, seconds: float
     ) -> dict[str, np.ndarray]:
         """What the version served gives for encoded images, by the names of its outputs."""
         request = self._predict.PredictRequest(output_filter=outputs)

@@ -12,6 +12,7 @@ import numpy as np
 
 from lci_tf.serving import signature
 from lci_tf.serving.retries import ServerError
+from lci_tf.serving.signature import Signature
 
 _CODES = {
     400: "INVALID_ARGUMENT",
@@ -38,7 +39,7 @@ class RestTransport:
         """How many bytes an image takes in a request."""
         return (len(content) + 2) // 3 * 4 + _PER_IMAGE
 
-    def signature(self, seconds: float) -> signature.Signature:
+    def signature(self, seconds: float) -> Signature:
         """Of the model's version that is served now."""
         answer = self._call("/metadata", None, seconds)
         try:
@@ -48,7 +49,7 @@ class RestTransport:
             raise ServerError("UNKNOWN", "its metadata are not TF Serving's") from error
 
     def predict(
-        self, contents: Sequence[bytes], outputs: Sequence[str], served: signature.Signature, seconds: float
+        self, contents: Sequence[bytes], outputs: Sequence[str], served: Signature, seconds: float
     ) -> dict[str, np.ndarray]:
         """What the version served gives for encoded images, by the names of its outputs."""
         instances = [{"b64": base64.b64encode(content).decode()} for content in contents]
