@@ -76,9 +76,9 @@ def test_unreadable_images_are_found_over_several_requests(server, connect, by, 
 
 
 def test_more_unreadable_images_than_a_message_has_room_for(server, connect, contents):
-    given = [b"no image %d" % i for i in range(50)] + contents[:1]
-    (answer,) = connect(server, "grpc").predict_all([given], ["embedding"])
-    assert answer["valid"].tolist() == [False] * 50 + [True]
+    given = [b"no image %d" % i for i in range(100)] + contents[:1]
+    (answer,) = connect(server, "grpc", max_request_images=128).predict_all([given], ["embedding"])
+    assert answer["valid"].tolist() == [False] * 100 + [True]
 
 
 @by_both
