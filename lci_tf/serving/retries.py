@@ -34,7 +34,7 @@ class ServerError(Exception):
         """In one line, for the one who asked for this model and gave this deadline."""
         said = " ".join((self.message.splitlines() or [""])[0].split())[:300]
         why = {
-            "UNAVAILABLE": "no server answers; scripts/serve EXPORT_DIR starts one",
+            "UNAVAILABLE": "not there, or too busy; scripts/serve EXPORT_DIR starts one",
             "NOT_FOUND": f"serves no model {model_name!r}, or not this version of it",
             "DEADLINE_EXCEEDED": f"no answer within {deadline:g} s",
             "RESOURCE_EXHAUSTED": "takes no more requests, or none of this size",

@@ -108,7 +108,7 @@ def test_a_server_that_is_not_there(by, refusal):
         nobody.bind(("localhost", 0))
         address = f"{'http://' if by == 'rest' else ''}localhost:{nobody.getsockname()[1]}"
         message = refusal(client.connect, address, "features", 30.0, 1)
-    assert message.startswith(f"--server={address}: no server answers; scripts/serve EXPORT_DIR starts one (")
+    assert message.startswith(f"--server={address}: not there, or too busy; scripts/serve EXPORT_DIR starts one (")
 
 
 @pytest.mark.parametrize("server", ["localhost", "localhost:http", "ftp://localhost:1", ":8500", "", "http://:8501"])
