@@ -145,7 +145,8 @@ def test_the_network_runs_once_per_batch_and_nothing_of_it_moves(tmp_path):
         np.testing.assert_array_equal(variable.numpy(), value)
 
 
-def test_a_random_network_settles_on_training_images():
+def test_a_random_network_settles_on_training_images(monkeypatch):
+    monkeypatch.setattr(trained, "BATCHES_SEEN", 5)
     model = trained.random("alexnet_small", width=0.1)
     settings = protocol(crop_size=32, resize=32)
     before = model.maps.get_layer("conv1_bn").moving_variance.numpy()
