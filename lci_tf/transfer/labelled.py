@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lci_tf import data
-from lci_tf.data.source import Source
+from lci_tf.data import stl10
+from lci_tf.data.source import PixelArray, Source
 from lci_tf.errors import InputError
 from lci_tf.transfer import share
 
@@ -78,6 +79,21 @@ def few(source: Source, fraction: float | None = None, per_class: int | None = N
             raise InputError(f"{flag}: {source.name} {source.split} has only {len(members)} images of class {name}")
         chosen.append(members[:count])
     return share.of_numbers(source, np.sort(np.concatenate(chosen)))
+
+
+def stl10_folds(train: Source, data_dirs: Sequence[str | pathlib.Path]) -> list[np.ndarray]:
+    """The official folds of STL-10's training images, as their numbers."""
+    if train.name != "stl10" or not isinstance(train, PixelArray) or train.split != "train":
+        raise InputError("--folds: are numbers of images in STL-10's official binaries; give --dataset=stl10, and the "
+                         "folder with train_X.bin as --data_dir")  # fmt: skip
+    (data_dir,) = (pathlib.Path(place).expanduser() for place in data_dirs)
+    place = data_dir if (data_dir / "train_X.bin").is_file() else data_dir / "stl10_binary"
+    folds = stl10.read_folds(place)
+    largest = max((fold.max(initial=-1) for fold in folds), default=-1)
+    if not 0 <= largest < train.count:
+        raise InputError(f"{place / 'fold_indices.txt'}: expected numbers of the {train.count:,} training images, got "
+                         f"{largest} as the largest")  # fmt: skip
+    return folds
 
 
 def _choose_splits(dataset, data_dirs, train_split, test_split) -> tuple[Source | None, Source | None]:
