@@ -36,8 +36,8 @@ class SeamInpainting(Players):
     def gradients(self, x: tf.Tensor, draws: Draws) -> tuple[Gradients, Results]:
         (tiles,), weight = self.transforms, self._settings
         with tf.GradientTape(persistent=True) as tape:
-            in_place, permuted = self.inpaint(x, draws)
-            judged = tf.concat([pairs(x), pairs(in_place.filled), pairs(permuted.filled)], axis=0)
+            unpermuted, permuted = self.inpaint(x, draws)
+            judged = tf.concat([pairs(x), pairs(unpermuted.filled), pairs(permuted.filled)], axis=0)
             real, *fake = tf.split(self.discriminator(judged, training=True), 3)
             fake = tf.concat(fake, axis=0)
             loss_d = losses.discriminator_hinge(real, fake)
@@ -45,7 +45,7 @@ class SeamInpainting(Players):
             # What belongs between permuted tiles nobody knows: there, what lies beside the band is to come back, as in
             # eq. 5; but of images with their tiles in place, all of it.
             border = losses.border(permuted.made, permuted.images, tiles.mask)
-            autoencoding = losses.autoencoding(in_place.made, x)
+            autoencoding = losses.autoencoding(unpermuted.made, x)
             loss_f = gan + weight.border_weight * border + weight.autoencoding_weight * autoencoding
         gradients = {
             "discriminator": tape.gradient(loss_d, self.discriminator.trainable_variables, self._share()),
@@ -66,14 +66,19 @@ class SeamInpainting(Players):
         erased = tiles.erase_seams(both, tf.concat([noise, noise], axis=0))
         made = self.inpainter(erased, training=training)
         halves = (tf.split(images, 2) for images in (both, erased, made, tiles.fill_seams(both, made)))
-        in_place, permuted = zip(*halves, strict=True)
-        return Seams(*in_place), Seams(*permuted)
+        unpermuted, permuted = zip(*halves, strict=True)
+        return Seams(*unpermuted), Seams(*permuted)
 
     def reported(self) -> list[str]:
         return ["loss/discriminator", "loss/inpainter_gan", "loss/border", "loss/autoencoding"]
 
     def montages(self, x: tf.Tensor, draws: Draws) -> dict[str, np.ndarray]:
         """Natural images; permuted and erased; then what F makes of these, and of the images with tiles in place."""
-        in_place, permuted = self.inpaint(x, draws, training=False)
-        columns = {"natural": x, "erased": permuted.erased, "permuted": permuted.filled, "in place": in_place.filled}
+        unpermuted, permuted = self.inpaint(x, draws, training=False)
+        columns = {
+            "natural": x,
+            "erased": permuted.erased,
+            "permuted": permuted.filled,
+            "unpermuted": unpermuted.filled,
+        }
         return {"seams": montages.transformations({name: images.numpy() for name, images in columns.items()})}

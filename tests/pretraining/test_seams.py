@@ -47,16 +47,16 @@ def test_only_the_band_is_f_s_and_what_is_in_it_reaches_nobody(seam_learner, bat
     (tiles,) = learner.transforms
     batch = batch_for(learner, size=32)
     x = batch["image"]
-    in_place, permuted = learner.inpaint(x, batch["draws"], training=False)
+    unpermuted, permuted = learner.inpaint(x, batch["draws"], training=False)
     outside = np.broadcast_to(tiles.mask == 0, x.shape)
-    np.testing.assert_array_equal(in_place.images, x)
-    for seams in (in_place, permuted):
+    np.testing.assert_array_equal(unpermuted.images, x)
+    for seams in (unpermuted, permuted):
         for made in (seams.erased, seams.filled):
             np.testing.assert_array_equal(made.numpy()[outside], seams.images.numpy()[outside])
         np.testing.assert_array_equal(seams.filled.numpy()[~outside], seams.made.numpy()[~outside])
     assert (permuted.images.numpy() != x.numpy()).any(axis=(1, 2, 3)).all()
     painted_over, _ = learner.inpaint(tf.where(outside, x, 9.0), batch["draws"], training=False)
-    np.testing.assert_array_equal(painted_over.filled, in_place.filled)
+    np.testing.assert_array_equal(painted_over.filled, unpermuted.filled)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
@@ -74,13 +74,13 @@ def test_f_learns_to_fill_seams(seam_learner, batch_for):
     for i in range(60):
         batch = batch_for(learner, step=i, size=32)
         step(batch)
-    in_place, permuted = learner.inpaint(batch["image"], batch["draws"])
+    unpermuted, permuted = learner.inpaint(batch["image"], batch["draws"])
 
     def roughness(images):
         """Mean difference of neighbours across the seams."""
         rows = np.arange(8, 32, 8)
         return np.abs(images.numpy()[:, rows] - images.numpy()[:, rows - 1]).mean()
 
-    error = np.abs(in_place.filled - in_place.images)[:, tiles.mask[..., 0] > 0].mean()
-    assert error < 0.5 * np.abs(in_place.erased - in_place.images)[:, tiles.mask[..., 0] > 0].mean()
+    error = np.abs(unpermuted.filled - unpermuted.images)[:, tiles.mask[..., 0] > 0].mean()
+    assert error < 0.5 * np.abs(unpermuted.erased - unpermuted.images)[:, tiles.mask[..., 0] > 0].mean()
     assert roughness(permuted.filled) < 0.6 * roughness(permuted.images)
