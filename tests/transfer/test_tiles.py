@@ -131,9 +131,8 @@ def test_the_picture_shows_all_kinds(seams):
 
 
 def test_the_table_has_both_questions():
-    layers = {
-        "conv5": {q: {"accuracy": a, "test_images": 8000} for q, a in zip(tiles.QUESTIONS, (0.931, 0.7), strict=True)}
-    }
+    accuracies = dict(zip(tiles.QUESTIONS, (0.931, 0.7), strict=True))
+    layers = {"conv5": {question: {"accuracy": a, "test_images": 8000} for question, a in accuracies.items()}}
     lines = tiles.table({"layers": layers}).splitlines()
     assert lines[0] == "Accuracy in percent, on 8,000 test images, half of them permuted"
     assert [line.split() for line in lines[1:]] == [
