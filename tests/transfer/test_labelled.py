@@ -6,7 +6,7 @@ from PIL import Image
 
 from lci_tf.data import synthetic
 from lci_tf.data.source import PixelArray
-from lci_tf.transfer.labelled import few, labels_of, open_labelled
+from lci_tf.transfer.labelled import few, labels_of, open_labelled, stl10_folds
 
 
 def scenes(count, seed):
@@ -118,3 +118,32 @@ def test_few_of_each_class(refusal):
     assert np.bincount(labels_of(few(source, fraction=0.01))).tolist() == [1] * 10
     message = refusal(few, source, None, 5)
     assert message == "--labels_per_class=5: synthetic seed 1 has only 4 images of class " + source.label_names[0]
+
+
+def write_stl10(place, folds="0 1 2\n3 4 5\n"):
+    place.mkdir(exist_ok=True)
+    rng = np.random.default_rng(0)
+    for name, count in (("train", 20), ("test", 10)):
+        rng.integers(0, 256, [count, 3, 96, 96], np.uint8).tofile(place / f"{name}_X.bin")
+        (np.arange(count) % 10 + 1).astype(np.uint8).tofile(place / f"{name}_y.bin")
+    (place / "fold_indices.txt").write_text(folds)
+
+
+@pytest.mark.parametrize("below", [".", "stl10_binary"])
+def test_the_official_folds(tmp_path, below):
+    write_stl10(tmp_path / below)
+    train, _ = open_labelled("stl10", [tmp_path])
+    assert [fold.tolist() for fold in stl10_folds(train, [tmp_path])] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_folds_of_what_has_none(tmp_path, refusal):
+    write_stl10(tmp_path / "binaries", folds="0 1 20\n")
+    train, test = open_labelled("stl10", [tmp_path / "binaries"])
+    assert refusal(stl10_folds, train, [tmp_path / "binaries"]).endswith(
+        "fold_indices.txt: expected numbers of the 20 training images, got 20 as the largest"
+    )
+    write_images(tmp_path / "classes", ["cat", "dog"])
+    other, _ = open_labelled("folder", [tmp_path / "classes"])
+    for source in (test, other):
+        message = refusal(stl10_folds, source, [tmp_path / "binaries"])
+        assert message.startswith("--folds: are numbers of images in STL-10's official binaries; give --dataset=stl10")
