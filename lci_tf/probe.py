@@ -111,7 +111,7 @@ def _check(flag):
             if flag[name].value:
                 raise InputError(f"--{name}: is for --task=labels, and not for tiles")
         if flag.crop_size:
-            raise InputError("--crop_size: with --task=tiles it is that of --seam_run_dir")
+            raise InputError("--crop_size: with --task=tiles it is that of --seam_run_dir; for another, train another")
     elif flag.seam_run_dir:
         raise InputError("--seam_run_dir: is for --task=tiles")
     if flag.label_fraction and flag.labels_per_class:
@@ -226,7 +226,7 @@ def _probe_tiles(flag, model):
     results = probe_results.begin(folder, asked)
     if results is None:
         print(f"Linear probe {protocol.name!r}\n{probe_protocols.describe(protocol)}")
-        pictures.save(folder / "examples.png", tiles.examples(seams, test, protocol.resize, flag.seed))
+        pictures.save(folder / "examples.png", tiles.examples(seams, test, protocol, flag.seed, flag.max_bad_images))
         found = _answers(flag, model, protocol, data, seams, folder)
         layers = probe_results.results_of([found], tiles.ANSWERS)
         network = {"network": model.origin, "seams": seams.origin}

@@ -135,14 +135,16 @@ def task(
     )
 
 
-def examples(seams: SeamInpainter, source: Source, resize: float, seed: int = 0) -> np.ndarray:
-    """A picture of a few images in each kind, side by side: uint8 [height, width, 3]."""
-    crops = pipeline.Crops(seams.tiles.size, resize)
-    batches = pipeline.evaluation_batches(source, crops, _EXAMPLES, InputReport(source))
-    x = next(iter(batches))["image"][:, 0]
+def examples(
+    seams: SeamInpainter, source: Source, protocol: ProbeProtocol, seed: int = 0, max_bad_images: float = 0.01
+) -> np.ndarray:
+    """A picture of the first images in all kinds, side by side: uint8 [height, width, 3]."""
+    crops, report = pipeline.Crops(protocol.crop_size, protocol.resize), InputReport(source, max_bad_images)
+    with report.one_line_errors():
+        x = next(iter(pipeline.evaluation_batches(source, crops, _EXAMPLES, report)))["image"][:, 0]
     permutation = draws.uniform(seed, draws.TRANSFORMATION, -1, len(x), seams.tiles.draws)
     noise = draws.seeds(seed, draws.NOISE, -1, len(x))
-    factor = max(1, round(_EXAMPLE_SIDE / seams.tiles.size))
+    factor = max(1, round(_EXAMPLE_SIDE / protocol.crop_size))
     made = {kind: images.unscale(seams.make(kind, x, permutation, noise)).numpy() for kind in KINDS}
     return pictures.table({kind: pictures.enlarge(pixels, factor) for kind, pixels in made.items()})
 

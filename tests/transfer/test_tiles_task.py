@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from lci_tf import checkpoints, models, presets, probe_protocols, trained
-from lci_tf.data.source import PixelArray
+from lci_tf.data.source import PixelArray, StreamSource
 from lci_tf.runs import Run
 from lci_tf.trained import FeatureModel
-from lci_tf.transfer import ridge_probe, tiles
+from lci_tf.transfer import ridge_probe, tasks, tiles
 from lci_tf.transfer.evaluation import SINGLE
 from lci_tf.transfer.frozen import FrozenFeatures
 
@@ -125,7 +125,7 @@ def test_what_sees_the_whole_tells_permuted_from_unpermuted_and_what_does_not_do
 
 
 def test_the_picture_shows_all_kinds(seams):
-    picture = tiles.examples(seams, source(3), resize=32)
+    picture = tiles.examples(seams, source(3), PROTOCOL)
     assert picture.dtype == np.uint8 and picture.shape == (22 + 3 * 132 + 4, 3 * 132 + 4, 3)
     np.testing.assert_array_equal(picture[26 : 26 + 128 : 4, 4 : 4 + 128 : 4], source(3).pixels[0])
 
@@ -138,6 +138,15 @@ def test_the_table_has_both_questions():
     assert [line.split() for line in lines[1:]] == [
         ["conv5"], ["natural", "or", "permuted", "93.1"], ["unpermuted", "or", "permuted", "70.0"]
     ]  # fmt: skip
+
+
+class Stream(StreamSource):
+    def stream(self):
+        return tf.data.Dataset.range(7).map(lambda i: {"image": tf.cast(tf.fill([32, 32, 3], i), tf.uint8)})
+
+
+def test_a_stream_without_labels_is_counted():
+    assert tasks.counted(Stream(name="stream", split="train", count=None)).count == 7
 
 
 def test_other_runs_are_refused(tmp_path, refusal):
