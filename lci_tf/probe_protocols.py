@@ -131,6 +131,18 @@ PROTOCOLS = {
             where="for your own images",
             differs="all of it is ours, but for the head and the rates, which are the authors' code's",
         ),
+        ProbeProtocol(
+            name="tiles",
+            dataset="any",
+            layers=("conv5",),
+            crop_size=None,
+            resize=None,
+            epochs=30,
+            learning_rates=_AUTHORS_STEPS,
+            pooled=True,
+            where="Figure 1",
+            differs="all but the layer: head and rates are the authors' code's, the rest is ours",
+        ),
     )
 }
 _DEFAULTS = {"stl10": "stl10", "celeb_a": "celeba", "imagenet2012": "imagenet", "places365_small": "places"}

@@ -138,7 +138,7 @@ def run_of(prefix: str, flag: str = "--run_dir") -> Run:
 def _of_run(run, flag):
     settings, facts = run.settings(), run.facts()
     if "C" not in facts["parameters"]:
-        raise InputError(f"{flag}={run.path}: has no C, since it was started with --inpainter_only")
+        raise InputError(f"{flag}={run.path}: has no C, since it trained F and D alone")
     labels = tuple(facts["labels"])
     classifier = models.classifier(settings.backbone, len(labels), settings.crop_size, settings.width)
     maps = classifier.get_layer("features")

@@ -1,4 +1,4 @@
-"""Images with labels, to train and to test with."""
+"""Images to train and to test with: with labels, or for what needs none, without."""
 
 import pathlib
 from collections.abc import Sequence
@@ -52,6 +52,16 @@ def open_labelled(
     return train, test
 
 
+def open_images(
+    dataset: str,
+    data_dirs: Sequence[str | pathlib.Path] = (),
+    train_split: str | None = None,
+    test_split: str | None = None,
+) -> tuple[Source, Source]:
+    """Train and test images, whether they have labels or not; else as `open_labelled`."""
+    return _choose_splits(dataset, data_dirs, train_split, test_split, will_do=lambda source: True)
+
+
 def labels_of(source: Source) -> np.ndarray:
     """All labels of a source, in the stored order: int64 [n], or int8 [n, classes]."""
     return np.concatenate(list(source.stream().map(lambda row: row["label"]).batch(4096).as_numpy_iterator()))
@@ -96,18 +106,20 @@ def stl10_folds(train: Source, data_dirs: Sequence[str | pathlib.Path]) -> list[
     return folds
 
 
-def _choose_splits(dataset, data_dirs, train_split, test_split) -> tuple[Source | None, Source | None]:
+def _choose_splits(dataset, data_dirs, train_split, test_split, will_do=None) -> tuple[Source | None, Source | None]:
+    """Of splits that are not given, the first that will do: by default, that has labels."""
     names = data.split_names(dataset, data_dirs)
+    will_do = will_do or _is_labelled
 
-    def first_labelled(splits):
+    def first_of(splits):
         opened = (data.open_source(dataset, split, data_dirs) for split in splits if split in names)
-        return next((source for source in opened if _is_labelled(source)), None)
+        return next((source for source in opened if will_do(source)), None)
 
-    train = data.open_source(dataset, train_split, data_dirs) if train_split else first_labelled(_TRAIN)
-    test = data.open_source(dataset, test_split, data_dirs) if test_split else first_labelled(_TEST)
+    train = data.open_source(dataset, train_split, data_dirs) if train_split else first_of(_TRAIN)
+    test = data.open_source(dataset, test_split, data_dirs) if test_split else first_of(_TEST)
     if train is not None and test is not None:
         return train, test
-    only = train or test or first_labelled(names)
+    only = train or test or first_of(names)
     if only is None:
         return None, None
     return share.between(only, 0.2, 1.0), share.between(only, 0.0, 0.2)
