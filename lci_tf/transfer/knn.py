@@ -18,9 +18,10 @@ from lci_tf.transfer.standardisation import BLOCK_BYTES, Standardisation
 
 Features = np.ndarray | FeatureFile
 
-# Of features: two are multiplied, and the next is read and becomes a tensor, which takes three for a moment.
-_BLOCK_BYTES = 384 * 2**20
-_MOST_ROWS = 4096  # of a block: then similarities of two blocks take 64 MB
+# Blocks of features. Reading one costs as much as some dozen of its products with others: so several are held in
+# memory, and each that is read is multiplied with all of them.
+_BLOCK_BYTES, _HELD = 128 * 2**20, 10
+_MOST_ROWS = 4096  # of a block, so that similarities do not take more than their features
 
 
 class Neighbours(NamedTuple):
@@ -94,47 +95,53 @@ def nearest(train_x: Features, test_x: Features, k: int, leave_out: np.ndarray |
     Args:
       leave_out: int [m], for each test image a train image that is not to be its neighbour: itself, for one.
     """
-    blocks = row_blocks(train_x, _BLOCK_BYTES, _MOST_ROWS)
-    pairs = [(rows, columns) for rows in row_blocks(test_x, _BLOCK_BYTES, _MOST_ROWS) for columns in blocks]
-    found = []
-    for (rows, columns), block in _shown(read_ahead(_reader(train_x), pairs), len(pairs)):
-        if columns.start == 0:
-            some, best = tf.constant(test_x[rows]), None
-        similarity = tf.matmul(some, block, transpose_b=True)
-        if leave_out is not None:
-            similarity = tf.where(leave_out[rows, None] == np.arange(columns.start, columns.stop), -np.inf, similarity)
-        best = _best(best, similarity, columns.start, k)
-        if columns.stop == len(train_x):
-            found.append(best)
-    return _joined(found)
+    blocks, test_blocks = blocks_of(train_x), blocks_of(test_x)
+    best = [None] * len(test_blocks)
+    with _bar(len(blocks) * len(test_blocks)) as bar:
+        for first in range(0, len(test_blocks), _HELD):
+            held = [tf.constant(test_x[rows]) for rows in test_blocks[first : first + _HELD]]
+            for columns, block in read_ahead(lambda rows: tf.constant(train_x[rows]), blocks):
+                for i, some in enumerate(held, first):
+                    similarity = tf.matmul(some, block, transpose_b=True)
+                    if leave_out is not None:
+                        is_left_out = leave_out[test_blocks[i], None] == np.arange(columns.start, columns.stop)
+                        similarity = tf.where(is_left_out, -np.inf, similarity)
+                    best[i] = _best(best[i], similarity, columns.start, k)
+                    bar.update()
+    return _joined(best)
 
 
 def nearest_others(x: Features, k: int) -> Neighbours:
-    """The `k` nearest of each image [n, d], normalised, among all others, `k` < n: as many copies of it as there are.
+    """The `k` nearest of each image [n, d], normalised, among all others, `k` < n: copies of it are others.
 
-    What blocks i and j have in common is computed once for both, so this takes half of the products of `nearest`.
+    The similarities of two blocks are computed once for both: half of the products of `nearest`.
     """
-    blocks = row_blocks(x, _BLOCK_BYTES, _MOST_ROWS)
-    pairs = [(rows, columns) for i, rows in enumerate(blocks) for columns in blocks[i:]]
-    best = dict.fromkeys((rows.start for rows in blocks), None)
-    for (rows, columns), block in _shown(read_ahead(_reader(x), pairs), len(pairs)):
-        if rows == columns:
-            some = block
-        similarity = tf.matmul(some, block, transpose_b=True)
-        if rows == columns:
-            similarity = tf.linalg.set_diag(similarity, tf.fill([len(similarity)], -np.inf))
-        else:
-            best[columns.start] = _best(best[columns.start], tf.transpose(similarity), rows.start, k)
-        best[rows.start] = _best(best[rows.start], similarity, columns.start, k)
-    return _joined(best.values())
+    blocks = blocks_of(x)
+    best = [None] * len(blocks)
+    with _bar(len(blocks) * (len(blocks) + 1) // 2) as bar:
+        for first in range(0, len(blocks), _HELD):
+            held = []
+            for j, block in read_ahead(lambda j: tf.constant(x[blocks[j]]), range(first, len(blocks))):
+                if len(held) < _HELD:
+                    held.append(block)
+                for i, some in enumerate(held, first):
+                    similarity = tf.matmul(some, block, transpose_b=True)
+                    if i == j:
+                        similarity = tf.linalg.set_diag(similarity, tf.fill([len(similarity)], -np.inf))
+                    else:
+                        best[j] = _best(best[j], tf.transpose(similarity), blocks[i].start, k)
+                    best[i] = _best(best[i], similarity, blocks[j].start, k)
+                    bar.update()
+    return _joined(best)
 
 
-def _reader(x):
-    return lambda pair: tf.constant(x[pair[1]])
+def blocks_of(x: Features) -> list[slice]:
+    """The blocks of rows in which features are read and multiplied."""
+    return row_blocks(x, _BLOCK_BYTES, _MOST_ROWS)
 
 
-def _shown(blocks, count):
-    return tqdm(blocks, total=count, desc="neighbours", unit=" blocks", leave=False, delay=1)
+def _bar(count):
+    return tqdm(total=count, desc="neighbours", unit=" blocks", leave=False, delay=1)
 
 
 def _best(best, similarity, first, k):
