@@ -59,10 +59,10 @@ def accuracies(found: Neighbours, train_y: np.ndarray, test_y: np.ndarray, ks: S
     return {k: float(np.mean(vote(labels[:, :k]) == test_y)) for k in ks}
 
 
-def check_enough(ks: Sequence[int], count: int, what: str) -> None:
-    """Refuses a k that is more than the images to choose from."""
-    if max(ks) > count:
-        raise InputError(f"--k={max(ks)}: {what}, so that there are {count:,} neighbours at most; give smaller ones")
+def check_enough(k: int, neighbours: int, what: str, flag: str = "--k") -> None:
+    """Refuses a `k` that is more than the images that can be neighbours, which are those of `what`."""
+    if k > neighbours:
+        raise InputError(f"{flag}={k}: {what} is too small, for an image there has {max(0, neighbours):,} neighbours")
 
 
 def vote(labels: np.ndarray) -> np.ndarray:

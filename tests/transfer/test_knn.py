@@ -154,10 +154,9 @@ def test_all_others_are_neighbours(blocks):
 def test_fewer_images_than_neighbours(refusal):
     train_x, train_y = clouds(5, seed=1)
     assert knn.knn_accuracy(train_x, train_y, train_x, train_y, 10) == np.mean(train_y == knn.vote(train_y[None])[0])
-    knn.check_enough([1, 4], 4, "")
-    assert refusal(knn.check_enough, [9, 5], 4, "folder val has 5 images") == (
-        "--k=9: folder val has 5 images, so that there are 4 neighbours at most; give smaller ones"
-    )
+    knn.check_enough(4, 4, "folder val")
+    message = refusal(knn.check_enough, 9, 4, "folder val")
+    assert message == "--k=9: folder val is too small, for an image there has 4 neighbours"
 
 
 def test_an_image_at_the_mean_has_neighbours():
