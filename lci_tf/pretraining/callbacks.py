@@ -12,6 +12,7 @@ from lci_tf import pictures
 from lci_tf.checkpoints import Checkpoints
 from lci_tf.errors import InputError
 from lci_tf.pretraining import montages, optimizers
+from lci_tf.pretraining.examples import examples_of
 from lci_tf.pretraining.learner import Pretraining
 from lci_tf.runs import Run
 
@@ -145,19 +146,14 @@ class Montages(_OnSchedule):
 
 def montages_of(learner: Pretraining, batch) -> dict[str, np.ndarray]:
     """By name: the transformations side by side, F's patches, C's first filters; as far as there are such."""
-    x, draws = batch["image"], batch["draws"]
-    made = {}
-    patches = learner.inpaint(x, draws, training=False)
+    made, shown = {}, examples_of(learner, batch)
     if learner.classifier:
-        stacks = [stack.numpy() for stack in learner.transformed(x, patches, draws)]
-        made["transformations"] = montages.transformations(dict(zip(learner.labels, stacks, strict=True)))
+        made["transformations"] = montages.transformations(shown.transformed)
         made["conv1"] = montages.filters(learner.classifier.get_layer("features").weights[0].numpy())
-    if patches is not None:
-        original, erased, inpainted = (p.numpy() for p in (patches.original, patches.erased, patches.inpainted))
-        autoencoded = None if patches.autoencoded is None else patches.autoencoded.numpy()
+    if shown.patches is not None:
+        original, erased, _, autoencoded, inpainted, places = shown.patches
         made["patches"] = montages.patches(original, erased, inpainted, autoencoded)
-        pasted = learner.lci.paste(x, patches.inpainted, patches.places).numpy()
-        made["lci"] = montages.lci_examples(x.numpy(), pasted, patches.places.numpy(), learner.lci.patch_size)
+        made["lci"] = montages.lci_examples(shown.images, shown.inpainted, places, learner.lci.patch_size)
     return made
 
 
