@@ -201,3 +201,16 @@ class SaveCheckpoints(_OnSchedule):
 
     def act(self, step):
         self._checkpoints.save(step)
+
+
+class Export(_OnSchedule):
+    """Saves a checkpoint and has the chief export it."""
+
+    def __init__(self, every, first_step, last_step, checkpoints: Checkpoints, export: Callable | None, run: Run):
+        super().__init__(every, first_step, last_step)
+        self._checkpoints, self._export, self._run = checkpoints, export, run
+
+    def act(self, step):
+        self._checkpoints.save(step)
+        if self._export:
+            self._export(self._run, step)

@@ -102,11 +102,14 @@ def train(
     report: InputReport,
     probe: Callable | None = None,
     probe_every: int = 0,
+    export: Callable | None = None,
+    export_every: int | None = None,
 ) -> Pretraining:
     """Trains up to `plan.steps`, from the run's last checkpoint if it has one.
 
     Args:
       probe: called with C's features and the step, every `probe_every` steps; gives accuracies per layer.
+      export: called by the chief with the run and the step, every `export_every` steps, if any, after a checkpoint.
     """
     chief = is_chief(strategy)
     with strategy.scope():
@@ -145,6 +148,8 @@ def train(
     ]
     if probe is not None:
         beside.insert(2, callbacks.Probe(probe_every, *span, probe, see_images, recorder, checkpoints))
+    if export_every:
+        beside.append(callbacks.Export(export_every, *span, checkpoints, export if chief else None, run))
     if chief:
         beside.append(callbacks.ProgressBar(*span, plan.settings.batch_size))
     with report.one_line_errors():

@@ -174,6 +174,7 @@ MISTAKES = {
     "--probe_dataset=folder: has no labels": ["--probe_dataset=folder", "--probe_data_dir={photos}", "--run_dir={new}"],
     "--transforms=no_such_module:Thing": ["--transforms=no_such_module:Thing", "--run_dir={new}"],
     "--probe_dataset: there are no features to probe": ["--inpainter_only", "--probe_dataset=synthetic"],
+    "--export_every: there are no features to export": ["--inpainter_only", "--export_every=5"],
     "--batch_size=7: must be divisible by two": ["--batch_size=7"],
     "TF_CONFIG: expected JSON": ["TF_CONFIG=rubbish"],
     "--steps": ["--steps=0"],

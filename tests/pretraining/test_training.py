@@ -31,11 +31,11 @@ def weights_of(learner):
 
 @pytest.fixture
 def train(tmp_path, source):
-    def run(plan, name="run", strategy=None, probe=None, probe_every=1):
+    def run(plan, name="run", strategy=None, probe=None, probe_every=1, **beside):
         run = Run(tmp_path / name)
         run.begin({"seed": plan.seed, "steps": plan.steps})
         strategy = strategy or tf.distribute.MirroredStrategy(["CPU:0"])
-        learner = training.train(run, source, plan, strategy, InputReport(source), probe, probe_every)
+        learner = training.train(run, source, plan, strategy, InputReport(source), probe, probe_every, **beside)
         return learner, run
 
     return run
@@ -52,6 +52,16 @@ def test_a_run_leaves_everything_behind(train, tiny_plan):
     assert record["step"] == 3 and {"loss/classifier", "loss/border", "accuracy/warp", "accuracy/identity_untouched",
         "gradient_norm/inpainter", "learning_rate/discriminator"} <= set(record)  # fmt: skip
     assert list((run.path / "tensorboard").iterdir())
+
+
+def test_exports_on_the_way_find_their_checkpoint(train, tiny_plan):
+    found = []
+
+    def export(run, step):
+        found.append((step, (run.path / "checkpoints" / f"step-{step}.index").exists()))
+
+    train(tiny_plan(steps=5, transforms=("rot",)), export=export, export_every=2)
+    assert found == [(2, True), (4, True), (5, True)]
 
 
 def test_two_replicas_train_and_stay_equal(train, tiny_plan, two_replicas):
