@@ -1,4 +1,4 @@
-"""Images side by side, as figures for a paper: tiles in rows and columns, captions, frames.
+"""Images as figures for a paper: in rows and columns, with captions and frames, or strewn over a map.
 
 By matplotlib, so that they are as wide as a paper's column, have the letters of the diagrams, and in a PDF have letters
 and frames that are not pixels. What is looked at on a screen is in `pictures`.
@@ -6,8 +6,10 @@ and frames that are not pixels. What is looked at on a screen is in `pictures`.
 
 from collections.abc import Mapping, Sequence
 
+import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from lci_tf import pictures, plots
@@ -18,6 +20,7 @@ _LETTERS = 7.0
 _CAPTION = 10.0  # height of a caption, or its width where it is turned
 _LINE = 0.8
 _DETAIL = 0.4  # of the image's side
+_NAMED = 20  # classes at most that have colours which one can tell apart
 RED = "#E8262A"
 
 Tiles = Sequence[np.ndarray]  # [height, width, 3], uint8, squares
@@ -169,3 +172,55 @@ def mean_image(mean: np.ndarray, places: Sequence[tuple[int, int]], patch_size: 
     below = side + _CAPTION / 2
     panel.captions(("(a)", "(b)"), [(below, side / 2), (below, width - side / 2)], side)
     return panel.figure
+
+
+def image_map(
+    points: np.ndarray, thumbnails: np.ndarray, labels: np.ndarray | None = None, names: tuple[str, ...] = ()
+) -> Figure:
+    """Images on a plane: a dot for each, and as many thumbnails as there is room for.
+
+    Args:
+      points: [n, 2].
+      thumbnails: uint8 [n, side, side, 3].
+      labels: int [n], a class of `names`, or -1 for none; classes have colours.
+    """
+    points = points - (points.min(axis=0) + points.max(axis=0)) / 2
+    reach = np.abs(points).max(axis=0)
+    if reach[1] > reach[0]:  # which way is up means nothing, and papers are wide
+        points, reach = points[:, ::-1], reach[::-1]
+    points, half = points / max(reach[0], 1e-9), 0.035  # of a thumbnail's side, where the map is two wide
+    right, top = reach / max(reach[0], 1e-9) + 1.2 * half
+    labels = np.full(len(points), -1) if labels is None else labels
+    colours, has_legend = _class_colours(len(names)), 0 < len(names) <= _NAMED
+    figure = Figure((plots.PAGE, (plots.PAGE - 0.9 * has_legend) * top / right))
+    axes = figure.add_subplot()
+    axes.set_axis_off()
+    axes.scatter(*points.T, s=5, c=colours[labels], linewidths=0)
+    for i in _apart(points, 2.2 * half):
+        (x, y), edge = points[i], colours[labels[i]]
+        axes.imshow(thumbnails[i], extent=(x - half, x + half, y - half, y + half), interpolation="bicubic", zorder=2)
+        frame = Rectangle((x - half, y - half), 2 * half, 2 * half, fill=False, edgecolor=edge, linewidth=1, zorder=3)
+        axes.add_patch(frame)
+    axes.set(xlim=(-right, right), ylim=(-top, top), aspect="equal")
+    if has_legend:
+        dots = [Line2D([], [], marker="o", linestyle="", markersize=4, color=c) for c in colours[:-1]]
+        figure.legend(dots, names, loc="outside right center", handletextpad=0)
+    return figure
+
+
+def _class_colours(count):
+    """[count + 1, 4]; the last is for images without a class."""
+    if count <= _NAMED:
+        found = matplotlib.colormaps["tab10" if count <= 10 else "tab20"](np.arange(count))
+    else:
+        found = matplotlib.colormaps["hsv"](np.arange(count) / count)
+    return np.concatenate([found, [matplotlib.colors.to_rgba("0.6")]])
+
+
+def _apart(points, distance):
+    """Numbers of points, chosen at random, of which no two are nearer than this in both directions."""
+    chosen: list[int] = []
+    for i in np.random.default_rng(0).permutation(len(points)):
+        if np.abs(points[chosen] - points[i]).max(axis=1).min(initial=np.inf) >= distance:
+            chosen.append(i)
+    return chosen
