@@ -70,10 +70,12 @@ def enlarge(tiles: np.ndarray, factor: int) -> np.ndarray:
     return tiles.repeat(factor, axis=1).repeat(factor, axis=2)
 
 
-def outline(picture: np.ndarray, top: int, left: int, side: int, colour: tuple[int, int, int]) -> np.ndarray:
+def outline(
+    picture: np.ndarray, top: int, left: int, side: int, colour: tuple[int, int, int], width: int = 1
+) -> np.ndarray:
     """A thin frame just inside a square; what lies beyond the picture is not drawn."""
     canvas = Image.fromarray(picture)
-    ImageDraw.Draw(canvas).rectangle((left, top, left + side - 1, top + side - 1), outline=colour)
+    ImageDraw.Draw(canvas).rectangle((left, top, left + side - 1, top + side - 1), outline=colour, width=width)
     return np.asarray(canvas)
 
 

@@ -49,3 +49,26 @@ def confusion_matrix(counts: np.ndarray, names: tuple[str, ...]) -> Figure:
                 ink = "white" if share > 0.5 else "black"
                 axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", color=ink, fontsize=7)
     return figure
+
+
+def knn_accuracy(accuracies: dict[str, dict[int, float]], chance: float | None = None) -> Figure:
+    """Accuracy in percent over the number of neighbours, a line for each network or layer.
+
+    Args:
+      accuracies: by the name of the line, then by k; in [0, 1].
+      chance: what guessing would give.
+    """
+    figure = Figure((3.25, 2.4))
+    axes = figure.add_subplot()
+    for name, by_k in accuracies.items():
+        axes.plot(list(by_k), [100 * accuracy for accuracy in by_k.values()], "o-", markersize=3, label=name)
+    if chance is not None:
+        axes.axhline(100 * chance, color="grey", linewidth=0.8, linestyle=":", label="chance")
+    ks = sorted({k for by_k in accuracies.values() for k in by_k})
+    axes.set_xscale("log")
+    axes.set_xticks(ks, [str(k) for k in ks])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("$k$")
+    axes.set_ylabel("accuracy [%]")
+    axes.legend(frameon=False)
+    return figure

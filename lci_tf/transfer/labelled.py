@@ -38,17 +38,40 @@ def open_labelled(
     except InputError as error:
         raise InputError(str(error) if str(error).startswith(what) else f"{what}: {error}") from None
     for source in (train, test):
-        if source is None or source.label_kind == "none":
-            raise InputError(f"{what}: has no labels; expected a data set with classes, such as a folder with one "
-                             "folder of images per class")  # fmt: skip
-        if source.label_kind not in kinds:
-            several = source.label_kind == "multi-label"
-            came, expected = ("several labels", "classes") if several else ("classes", "several labels per image")
-            raise InputError(f"{what}: has {came} per image, which this cannot do; expected {expected}")
+        _check_labels(source, what, kinds)
     if train.label_names != test.label_names:
         unlike = min(set(train.label_names) ^ set(test.label_names), default="another order")
         raise InputError(f"{what}: {train.split} and {test.split} do not have the same classes, such as {unlike}")
     return train, test
+
+
+def open_one(dataset: str, data_dirs: Sequence[str | pathlib.Path] = (), split: str | None = None) -> Source:
+    """Images with classes, of one split: by default the one to test with, or else the first that has classes."""
+    splits = [split] if split else _to_test_with(data.split_names(dataset, data_dirs))
+    opened = (data.open_source(dataset, name, data_dirs) for name in splits)
+    source = next((source for source in opened if split or _is_labelled(source)), None)
+    _check_labels(source, f"--dataset={dataset}{f' --split={split}' if split else ''}", ("class",))
+    return source
+
+
+def open_any(dataset: str, data_dirs: Sequence[str | pathlib.Path] = (), split: str | None = None) -> Source:
+    """Images with or without labels, of one split: by default the one to test with."""
+    return data.open_source(dataset, split or _to_test_with(data.split_names(dataset, data_dirs))[0], data_dirs)
+
+
+def _to_test_with(names):
+    """Splits, those to test with first."""
+    return sorted(names, key=lambda name: _TEST.index(name) if name in _TEST else len(_TEST))
+
+
+def _check_labels(source, what, kinds):
+    if source is None or source.label_kind == "none":
+        raise InputError(f"{what}: has no labels; expected a data set with classes, such as a folder with one "
+                         "folder of images per class")  # fmt: skip
+    if source.label_kind not in kinds:
+        several = source.label_kind == "multi-label"
+        came, expected = ("several labels", "classes") if several else ("classes", "several labels per image")
+        raise InputError(f"{what}: has {came} per image, which this cannot do; expected {expected}")
 
 
 def labels_of(source: Source) -> np.ndarray:
