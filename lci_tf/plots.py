@@ -1,4 +1,4 @@
-"""Diagrams, by matplotlib: PNG, or PDF by the ending of the file's name."""
+"""Diagrams, by matplotlib: PNG, or PDF by the ending of the file's name. All figures have the style set here."""
 
 import pathlib
 
@@ -6,10 +6,21 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+COLUMN, PAGE = 3.25, 6.875  # inches: how wide figures are in a paper of two columns
+# Okabe and Ito's, which the colour-blind tell apart, without their yellow, which paper does not show.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
 matplotlib.rcParams.update({
-    "font.size": 9,
+    "font.size": 8,
+    "axes.titlesize": "medium",
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 1.2,
     "figure.constrained_layout.use": True,
     "pdf.fonttype": 42,  # letters stay letters
 })  # fmt: skip
@@ -17,7 +28,7 @@ matplotlib.rcParams.update({
 
 def save(figure: Figure, path: pathlib.Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=300)
 
 
 def confusion_matrix(counts: np.ndarray, names: tuple[str, ...]) -> Figure:
