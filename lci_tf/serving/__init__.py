@@ -1,0 +1,1 @@
+"""Networks behind signatures that take images as users have them."""
