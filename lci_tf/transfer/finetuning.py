@@ -100,12 +100,13 @@ class FineTuning:
         Goes on from the run's last checkpoint, if it has one, to the weights of a training that was not interrupted.
 
         Args:
-          run: lends its paths, for checkpoints, `metrics.jsonl` and TensorBoard.
+          run: lends its paths, for checkpoints, `metrics.jsonl` and TensorBoard; it need not have begun.
           checkpoint_every: so many steps; and at the end.
 
         Returns:
           How many epochs it took.
         """
+        run.path.mkdir(parents=True, exist_ok=True)
         checkpoints = Checkpoints(run, self._state(), keep=1)
         step = checkpoints.restore_latest() or 0
         run.forget_after(step)
