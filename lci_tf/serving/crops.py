@@ -6,6 +6,7 @@ By the same functions as in training and evaluation (`lci_tf.images`), so that a
 import tensorflow as tf
 
 from lci_tf import images
+from lci_tf.serving import unreadable
 
 _CENTRE = images.VIEWS["centre"]
 
@@ -41,9 +42,8 @@ def of_bytes(contents: tf.Tensor, crop_size: int, resize: float) -> tuple[tf.Ten
     return tf.scatter_nd(places, crops, [count, crop_size, crop_size, 3]), valid
 
 
-def require_all(crops: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """The crops, if all are valid; else the request fails, and is told where."""
-    bad = tf.where(~valid)[:, 0]
-    message = tf.strings.format("image_bytes: no readable JPEG, PNG, BMP or GIF at position {}", bad, summarize=-1)
+def require_all(crops: tf.Tensor, valid: tf.Tensor, contents: tf.Tensor) -> tf.Tensor:
+    """The crops, if all are valid; else the request fails, and is told which of its contents are not."""
+    message = unreadable.message(contents, valid)
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), [message])]):
         return tf.identity(crops)

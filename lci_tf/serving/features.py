@@ -52,7 +52,7 @@ class ServedFeatures(tf.Module):
     def of_bytes(self, image_bytes):
         cropped, valid = crops.of_bytes(image_bytes, self._crop_size, self._resize)
         if self._on_bad_image == "error":
-            return self._outputs(crops.require_all(cropped, valid))
+            return self._outputs(crops.require_all(cropped, valid, image_bytes))
         outputs = self._outputs(cropped)
         blank = {name: tf.where(_as_column(valid, value), value, 0) for name, value in outputs.items()}
         return {**blank, VALID: valid}
