@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
-from lci_tf import images
+from lci_tf.serving import crops
 
 # What the signatures are called, and their only input.
 BYTES, PIXELS = "serving_default", "images"
@@ -25,8 +25,8 @@ def save(
 ) -> None:
     """Writes a SavedModel with two signatures of the same outputs, in one piece: the old one stays until it is whole.
 
-    `serving_default` takes `image_bytes`, strings [n]: encoded images of any size. `images` takes `images`, uint8
-    [n, height, width, 3].
+    `serving_default` takes `image_bytes`, strings [n]: encoded images of any size; one that cannot be read fails the
+    request. `images` takes `images`, uint8 [n, height, width, 3].
 
     Args:
       function: views of images, float32 [n, views, crop_size, crop_size, 3] in [-1, 1], to outputs [n, …] by name.
@@ -35,24 +35,20 @@ def save(
       assets: files to lay beside the graph.
     """
     path = pathlib.Path(path)
-    places = images.VIEWS[views]
-    crops = tf.TensorSpec([len(places), crop_size, crop_size, 3], tf.float32)
 
-    def outputs_of(batch):
-        return function(
-            tf.map_fn(
-                lambda image: images.preprocess(image, tf.constant(places), crop_size, resize),
-                batch,
-                fn_output_signature=crops,
-            )
-        )
+    def of_bytes(image_bytes):
+        cropped, valid = crops.of_bytes(image_bytes, crop_size, resize, views)
+        return function(crops.require_all(cropped, valid, image_bytes))
+
+    def of_images(pixels):
+        return function(crops.of_images(pixels, crop_size, resize, views))
 
     module = tf.Module()
     module.weights = list(variables)  # and not the Keras model, all of whose layers would be written as functions too
     module.assets = [tf.saved_model.Asset(os.fspath(asset)) for asset in assets]
     signatures = {
-        BYTES: tf.function(outputs_of, [tf.TensorSpec([None], tf.string, BYTES_INPUT)]),
-        PIXELS: tf.function(outputs_of, [tf.TensorSpec([None, None, None, 3], tf.uint8, PIXELS_INPUT)]),
+        BYTES: tf.function(of_bytes, [tf.TensorSpec([None], tf.string, BYTES_INPUT)]),
+        PIXELS: tf.function(of_images, [tf.TensorSpec([None, None, None, 3], tf.uint8, PIXELS_INPUT)]),
     }
     beside, old = (path.with_name(f".{path.name}.{state}") for state in ("new", "old"))
     for leftover in (beside, old):

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 pytest.importorskip("tensorflow_serving", reason="needs pip install lci_tf[serving]")
 
-import grpc  # noqa: E402
-from tensorflow_serving.apis import (  # noqa: E402
+import grpc
+from tensorflow_serving.apis import (
     get_model_status_pb2,
     model_service_pb2_grpc,
     predict_pb2,
@@ -19,7 +19,7 @@ from tensorflow_serving.apis import (  # noqa: E402
     prediction_service_pb2_grpc,
 )
 
-from lci_tf.serving import warmup  # noqa: E402
+from lci_tf.serving import warmup
 
 
 @pytest.fixture

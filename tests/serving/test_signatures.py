@@ -82,7 +82,7 @@ def test_pixels_are_answered_like_the_file_they_are_from(served):
 
 
 def test_what_is_no_image_is_refused(served):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="not a JPEG, PNG, BMP or GIF image"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no readable JPEG, PNG, BMP or GIF"):
         served[0].signatures["serving_default"](image_bytes=tf.constant([b"hello"]))
 
 
