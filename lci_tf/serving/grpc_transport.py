@@ -6,9 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from lci_tf.errors import InputError
-from lci_tf.serving import signature
+from lci_tf.serving import metadata
+from lci_tf.serving.metadata import Signature
 from lci_tf.serving.retries import ServerError
-from lci_tf.serving.signature import Signature
+from lci_tf.serving.signatures import BYTES, BYTES_INPUT
 
 _PER_IMAGE = 8  # bytes around an image: its tag, and its length
 
@@ -52,17 +53,17 @@ class GrpcTransport:
         answer = self._call(self._service.GetModelMetadata, request, seconds)
         signatures = self._metadata.SignatureDefMap()
         answer.metadata["signature_def"].Unpack(signatures)
-        return signature.from_proto(answer.model_spec.version.value, signatures.signature_def[signature.NAME])
+        return metadata.from_proto(answer.model_spec.version.value, signatures.signature_def[BYTES])
 
     def predict(
         self, contents: Sequence[bytes], outputs: Sequence[str], served: Signature, seconds: float
     ) -> dict[str, np.ndarray]:
         """What the version served gives for encoded images, by the names of its outputs."""
         request = self._predict.PredictRequest(output_filter=outputs)
-        request.model_spec.name, request.model_spec.signature_name = self._model_name, signature.NAME
+        request.model_spec.name, request.model_spec.signature_name = self._model_name, BYTES
         request.model_spec.version.value = served.version
         tensor = tf.make_tensor_proto(contents, tf.string, [len(contents)])
-        request.inputs[signature.IMAGES].CopyFrom(tensor)
+        request.inputs[BYTES_INPUT].CopyFrom(tensor)
         answer = self._call(self._service.Predict, request, seconds)
         return {name: tf.make_ndarray(tensor) for name, tensor in answer.outputs.items()}
 

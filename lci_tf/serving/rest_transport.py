@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lci_tf.serving import signature
+from lci_tf.serving import metadata
+from lci_tf.serving.metadata import Signature
 from lci_tf.serving.retries import ServerError
-from lci_tf.serving.signature import Signature
+from lci_tf.serving.signatures import BYTES
 
 _CODES = {
     400: "INVALID_ARGUMENT",
@@ -44,7 +45,7 @@ class RestTransport:
         answer = self._call("/metadata", None, seconds)
         try:
             signatures = answer["metadata"]["signature_def"]["signature_def"]
-            return signature.from_json(int(answer["model_spec"]["version"]), signatures.get(signature.NAME, {}))
+            return metadata.from_json(int(answer["model_spec"]["version"]), signatures.get(BYTES, {}))
         except (KeyError, TypeError, ValueError) as error:
             raise ServerError("UNKNOWN", "its metadata are not TF Serving's") from error
 
@@ -53,7 +54,7 @@ class RestTransport:
     ) -> dict[str, np.ndarray]:
         """What the version served gives for encoded images, by the names of its outputs."""
         instances = [{"b64": base64.b64encode(content).decode()} for content in contents]
-        body = json.dumps({"signature_name": signature.NAME, "instances": instances}).encode()
+        body = json.dumps({"signature_name": BYTES, "instances": instances}).encode()
         answer = self._call(f"/versions/{served.version}:predict", body, seconds)
         try:
             rows = answer["predictions"]

@@ -7,10 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from lci_tf.errors import InputError
-from lci_tf.serving import retries, signature, unreadable
+from lci_tf.serving import retries, unreadable
 from lci_tf.serving.features import VALID
+from lci_tf.serving.metadata import Signature
 from lci_tf.serving.retries import ServerError
-from lci_tf.serving.signature import Signature
+from lci_tf.serving.signatures import BYTES, BYTES_INPUT
 from lci_tf.serving.unreadable import UnreadableImages
 
 
@@ -51,11 +52,10 @@ class ServedModel:
         self._deadline, self._retries = deadline, retries
         self._served = self._ask(transport.signature)
         takes = {name: spec.dtype for name, spec in self._served.inputs.items()}
-        if takes != {signature.IMAGES: tf.string}:
+        if takes != {BYTES_INPUT: tf.string}:
             found = ", ".join(f"{name} ({dtype.name})" for name, dtype in takes.items()) or "nothing"
             raise self._refusal(
-                f"its model {model_name!r} is no export of lci_tf: {signature.NAME} takes {found}, "
-                f"not {signature.IMAGES} (string)"
+                f"its model {model_name!r} is no export of lci_tf: {BYTES} takes {found}, not {BYTES_INPUT} (string)"
             )
         self.version, self.outputs = self._served.version, tuple(self._served.outputs)
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-NAME, IMAGES = "serving_default", "image_bytes"
-
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
