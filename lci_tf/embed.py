@@ -53,7 +53,8 @@ def main():
     }
     work = embedding.Work(features, flag.batch_size, flag.in_flight, flag.shard_size, protocol)
     folder = pathlib.Path(flag.out_dir).expanduser()
-    stored = shards.FORMATS[flag.format](folder, embedding.shapes_of(predictor, features))
+    shapes = {name: rows.shape[1:] for name, rows in predictor.predict([], features).items()}
+    stored = shards.FORMATS[flag.format](folder, shapes)
     found = embedding.embed(source, predictor, work, stored)
     print(f"Features of {found['images']:,} images are in {folder}")
     if found["unreadable"]:
@@ -70,7 +71,8 @@ def _predictor(flag):
         return model, str(model.folder)
     from lci_tf.serving import client
 
-    return client.connect(flag.server, flag.model_name, deadline=flag.deadline), f"{flag.server}/{flag.model_name}"
+    server = client.connect(flag.server, flag.model_name, deadline=flag.deadline, in_flight=flag.in_flight)
+    return server, f"{flag.server}/{flag.model_name}/{server.version}"
 
 
 if __name__ == "__main__":

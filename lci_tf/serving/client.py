@@ -4,7 +4,6 @@ with client.connect("localhost:8500") as features:
     rows = features.predict([open("photo.jpg", "rb").read()], ["embedding"])["embedding"]
 """
 
-import collections
 import concurrent.futures
 import urllib.parse
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from lci_tf.errors import InputError
-from lci_tf.serving.features import VALID
 from lci_tf.serving.grpc_transport import GrpcTransport
+from lci_tf.serving.predictor import predict_all
 from lci_tf.serving.rest_transport import RestTransport
 from lci_tf.serving.served_model import ServedModel, Transport
 from lci_tf.serving.unreadable import UnreadableImages
@@ -105,37 +104,7 @@ class Client:
         Rows of images that cannot be read are zeros, and `"valid"`, bool [n], says which can.
         """
         self._model.require(outputs)
-        return self._stream(batches, list(dict.fromkeys([*outputs, VALID])) if VALID in self.outputs else outputs)
-
-    def _stream(self, batches, outputs):
-        waiting = collections.deque()
-        try:
-            for contents in batches:
-                waiting.append((contents, self._send(contents, outputs)))
-                if len(waiting) > self._in_flight:
-                    yield self._collect_readable(*waiting.popleft(), outputs)
-            while waiting:
-                yield self._collect_readable(*waiting.popleft(), outputs)
-        finally:  # also if nobody wants the rest
-            for _, requests in waiting:
-                _cancel(requests)
-
-    def _collect_readable(self, contents, requests, outputs):
-        """The answers for those that can be read, among zeros."""
-        places = np.arange(len(contents))
-        while True:
-            try:
-                rows = self._collect(requests, outputs)
-                break
-            except UnreadableImages as error:
-                places = np.delete(places, error.positions)
-                requests = self._send([contents[i] for i in places], outputs)
-        if VALID in outputs:  # the model has said so, and given zeros
-            return rows
-        answer = {name: np.zeros([len(contents), *rows[name].shape[1:]], rows[name].dtype) for name in outputs}
-        for name in outputs:
-            answer[name][places] = rows[name]
-        return {**answer, VALID: np.isin(np.arange(len(contents)), places)}
+        return predict_all(self, batches, outputs, self._in_flight)
 
     def _send(self, contents, outputs):
         """Requests under way for consecutive parts of the contents, each with the number of its images."""

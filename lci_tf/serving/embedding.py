@@ -3,8 +3,8 @@
 import json
 import logging
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,23 +13,13 @@ from tqdm import tqdm
 from lci_tf.data.source import IndexedSource, Source
 from lci_tf.errors import InputError
 from lci_tf.runs import replace_file
+from lci_tf.serving.features import VALID
 from lci_tf.serving.in_order import in_order
+from lci_tf.serving.predictor import Predictor, predict_readable
 from lci_tf.serving.shards import Rows, Shards
-from lci_tf.serving.unreadable import UnreadableImages
 
 log = logging.getLogger("lci_tf")
 PROTOCOL = "embed.json"
-
-
-class Predictor(Protocol):
-    """A server, or an export in this process."""
-
-    def predict(self, contents: Sequence[bytes], outputs: Sequence[str]) -> dict[str, np.ndarray]:
-        """Encoded images to outputs by name, a row for each.
-
-        Raises:
-          UnreadableImages: some of them cannot be read.
-        """
 
 
 class Work(NamedTuple):
@@ -95,7 +85,8 @@ def begin(folder: pathlib.Path, protocol: dict[str, Any]) -> None:
 def _answers(source, predictor, work, start, stop=None) -> Iterator[Rows]:
     def ask(batch):
         index, contents = batch
-        features, valid = _asked(predictor, contents, work.features)
+        features = predict_readable(predictor, contents, work.features)
+        valid = features.pop(VALID)
         return Rows(index, [_in_one_line(source.where(int(i))) for i in index], features, valid)
 
     return in_order(ask, _contents(source, work.batch_size, start, stop), work.in_flight)
@@ -104,31 +95,6 @@ def _answers(source, predictor, work, start, stop=None) -> Iterator[Rows]:
 def _in_one_line(name):
     """A file's name may hold anything but a slash."""
     return name.encode(errors="backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")
-
-
-def shapes_of(predictor: Predictor, features: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Of one row of each feature: by asking."""
-    grey = tf.io.encode_png(tf.fill([8, 8, 3], tf.constant(128, tf.uint8))).numpy()
-    return {name: rows.shape[1:] for name, rows in predictor.predict([grey], features).items()}
-
-
-def _asked(predictor, contents, outputs):
-    """Features of all images and which are valid, bool [n]; the features of the others are zeros."""
-    places = np.arange(len(contents))
-    while len(places):
-        try:
-            answer = predictor.predict([contents[i] for i in places], outputs)
-            break
-        except UnreadableImages as error:
-            places = np.delete(places, error.positions)
-    else:
-        return None, np.zeros(len(contents), bool)
-    valid = np.zeros(len(contents), bool)
-    valid[places] = True
-    features = {name: np.zeros([len(contents), *rows.shape[1:]], rows.dtype) for name, rows in answer.items()}
-    for name, rows in answer.items():
-        features[name][places] = rows
-    return features, valid
 
 
 def _contents(source, batch_size, start, stop):

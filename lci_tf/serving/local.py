@@ -10,6 +10,7 @@ import tensorflow as tf
 from lci_tf.errors import InputError
 from lci_tf.runs import absolute
 from lci_tf.serving import exporting, unreadable
+from lci_tf.serving.features import VALID
 
 
 class LocalModel:
@@ -33,11 +34,18 @@ class LocalModel:
         self.outputs = sorted(self._signature.structured_outputs)
 
     def predict(self, contents: Sequence[bytes], outputs: Sequence[str]) -> dict[str, np.ndarray]:
-        """See `embedding.Predictor`."""
+        """See `predictor.Predictor`."""
+        if not contents:
+            shapes = {name: self._signature.structured_outputs[name] for name in outputs}
+            return {name: np.zeros([0, *s.shape[1:]], s.dtype.as_numpy_dtype) for name, s in shapes.items()}
         try:
             answer = self._signature(image_bytes=tf.constant(contents, tf.string))
         except tf.errors.InvalidArgumentError as error:
             if positions := unreadable.among(contents, str(error)):
                 raise unreadable.UnreadableImages(positions) from None
             raise
+        if (
+            VALID in answer and VALID not in outputs and not answer[VALID].numpy().all()
+        ):  # zeros, which nobody shall take for features
+            raise unreadable.UnreadableImages(np.flatnonzero(~answer[VALID].numpy()).tolist())
         return {name: answer[name].numpy() for name in outputs}

@@ -25,17 +25,17 @@ class Rows(NamedTuple):
     Attributes:
       index: their numbers, int64 [n].
       names: where each comes from, in one line.
-      features: by name, float32 [n, …]; None if no image is valid.
+      features: by name, float32 [n, …].
       valid: bool [n].
     """
 
     index: np.ndarray
     names: list[str]
-    features: dict[str, np.ndarray] | None
+    features: dict[str, np.ndarray]
     valid: np.ndarray
 
     def part(self, first: int, last: int) -> "Rows":
-        features = self.features and {name: rows[first:last] for name, rows in self.features.items()}
+        features = {name: rows[first:last] for name, rows in self.features.items()}
         return Rows(self.index[first:last], self.names[first:last], features, self.valid[first:last])
 
 
@@ -69,10 +69,7 @@ class Shards(abc.ABC):
         beside, bad, count = self.folder / f".{self.path(shard).name}.new", [], 0
         with self._writer(beside) as add:
             for rows in batches:
-                features = rows.features or {}
-                filled = {name: features.get(name, np.zeros([len(rows.index), *shape], np.float32))
-                          for name, shape in self.shapes.items()}  # fmt: skip
-                add(rows, filled)
+                add(rows)
                 bad += [rows.names[i] for i in np.flatnonzero(~rows.valid)]
                 count += len(rows.index)
         # Told before the shard counts, so that nothing is lost between.
@@ -102,8 +99,8 @@ class Shards(abc.ABC):
         return self.folder / f".{self.path(shard).stem}.notes"
 
     @abc.abstractmethod
-    def _writer(self, path) -> contextlib.AbstractContextManager[Callable[[Rows, dict[str, np.ndarray]], None]]:
-        """What writes a file: gives a function to be called with some rows and all of their features."""
+    def _writer(self, path) -> contextlib.AbstractContextManager[Callable[[Rows], None]]:
+        """What writes a file: gives a function to be called with some rows, again and again."""
 
     def _join(self, shards, count):  # noqa: B027 (TFRecord shards need nothing)
         """Makes of the shards what the user asked for."""
@@ -121,13 +118,13 @@ class TFRecordShards(Shards):
     def _writer(self, path) -> Iterator:
         with tf.io.TFRecordWriter(str(path)) as writer:
 
-            def add(rows, features):
+            def add(rows):
                 for i, name in enumerate(rows.names):
                     feature = {
                         "image/name": _bytes(name.encode()),
                         "image/index": _ints(int(rows.index[i])),
                         "valid": _ints(int(rows.valid[i])),
-                        **{f: _floats(values[i].ravel()) for f, values in features.items()},
+                        **{f: _floats(values[i].ravel()) for f, values in rows.features.items()},
                     }
                     example = tf.train.Example(features=tf.train.Features(feature=feature))
                     writer.write(example.SerializeToString())
@@ -143,10 +140,11 @@ class NumpyShards(Shards):
     @contextlib.contextmanager
     def _writer(self, path) -> Iterator:
         kept = []
-        yield lambda rows, features: kept.append((rows.names, features))
-        names = np.array([name for names, _ in kept for name in names])
+        yield kept.append
+        names = np.array([name for rows in kept for name in rows.names])
+        features = {name: np.concatenate([rows.features[name] for rows in kept]) for name in self.shapes}
         with path.open("wb") as file:
-            np.savez(file, names=names, **{n: np.concatenate([f[n] for _, f in kept]) for n in self.shapes})
+            np.savez(file, names=names, **features)
 
     def _join(self, shards, count):
         for name, shape in self.shapes.items():

@@ -1,6 +1,7 @@
 """With a predictor that tells images by their bytes: what is tested is order, rows, shards and resuming."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ SHAPES = {"embedding": (2,)}
 class MeanGrey:
     """Features are the mean grey level of a PNG and its number of pixels."""
 
+    outputs = ("embedding",)
+
     def __init__(self, fail_after=None):
         self.asked, self._fail_after = 0, fail_after
 
@@ -30,7 +33,7 @@ class MeanGrey:
         if self._fail_after is not None and self.asked > self._fail_after:
             raise KeyboardInterrupt
         pixels = [tf.io.decode_png(content).numpy() for content in contents]
-        rows = np.array([[image.mean(), image[..., 0].size] for image in pixels], np.float32)
+        rows = np.array([[image.mean(), image[..., 0].size] for image in pixels], np.float32).reshape([-1, 2])
         return dict.fromkeys(outputs, rows)
 
 
@@ -76,6 +79,14 @@ def test_a_row_for_every_image_in_order(photos, tmp_path, kind):
     assert left == {"embed.json", "bad_images.txt", "summary.json", *kept}
 
 
+def test_where_nothing_can_be_read(photos, tmp_path):
+    for path in photos.paths:
+        pathlib.Path(path).write_text("no image")
+    found = embedding.embed(photos, MeanGrey(), WORK, shards.NumpyShards(tmp_path / "out", SHAPES))
+    assert found == {"images": 37, "unreadable": 37}
+    assert not read(tmp_path / "out", "npy")[0].any()
+
+
 @pytest.mark.parametrize("kind", shards.FORMATS)
 def test_interrupted_it_goes_on_and_does_no_shard_twice(photos, tmp_path, kind):
     stored = shards.FORMATS[kind](tmp_path / "out", SHAPES)
@@ -111,10 +122,6 @@ def test_a_file_that_has_gone_is_listed(photos, tmp_path):
     (tmp_path / "photos" / "30.png").unlink()
     stored = shards.NumpyShards(tmp_path / "out", SHAPES)
     assert embedding.embed(photos, MeanGrey(), WORK, stored) == {"images": 37, "unreadable": 4}
-
-
-def test_shapes_are_asked_for():
-    assert embedding.shapes_of(MeanGrey(), ["embedding"]) == SHAPES
 
 
 def test_other_work_is_not_mixed(photos, tmp_path, refusal):
