@@ -6,7 +6,7 @@ from PIL import Image
 
 from lci_tf.data import synthetic
 from lci_tf.data.source import PixelArray
-from lci_tf.transfer.labelled import few, labels_of, open_labelled
+from lci_tf.transfer.labelled import few, labels_of, open_any, open_labelled, open_one
 
 
 def scenes(count, seed):
@@ -118,3 +118,22 @@ def test_few_of_each_class(refusal):
     assert np.bincount(labels_of(few(source, fraction=0.01))).tolist() == [1] * 10
     message = refusal(few, source, None, 5)
     assert message == "--labels_per_class=5: synthetic seed 1 has only 4 images of class " + source.label_names[0]
+
+
+def test_one_split_is_the_one_to_test_with(tmp_path):
+    for split in ("train", "val"):
+        write_images(tmp_path / split, ["cat", "dog"])
+    (tmp_path / "test").mkdir()
+    Image.fromarray(np.zeros([8, 8, 3], np.uint8)).save(tmp_path / "test" / "0.png")  # without labels
+    assert open_one("folder", [tmp_path]).split == "val"
+    assert open_one("folder", [tmp_path], "train").split == "train"
+    assert open_any("folder", [tmp_path]).split == "test"
+    assert open_any("folder", [tmp_path], "train").split == "train"
+    assert open_one("folder", [tmp_path / "train"]).split == open_any("folder", [tmp_path / "train"]).split == "all"
+
+
+def test_one_split_without_classes(tmp_path, refusal):
+    (tmp_path / "test").mkdir()
+    Image.fromarray(np.zeros([8, 8, 3], np.uint8)).save(tmp_path / "test" / "0.png")
+    assert refusal(open_one, "folder", [tmp_path]).startswith("--dataset=folder: has no labels; expected")
+    assert refusal(open_one, "folder", [tmp_path], "test").startswith("--dataset=folder --split=test: has no labels;")
