@@ -62,10 +62,11 @@ def crop_features(
             valid = batch["valid"].numpy()
             if only_labelled:
                 valid &= batch["label"].numpy() >= 0
-            for layer, rows in flat_maps(batch["image"]).items():
+            for layer, features in flat_maps(batch["image"]).items():
+                rows = features.numpy()[valid]
                 if not np.isfinite(rows).all():
                     raise InputError(f"{layer}: its features are not finite; did the training of this network diverge?")
-                layers[layer].append(rows.numpy()[valid])
+                layers[layer].append(rows)
             numbers.append(batch["index"].numpy()[valid])
             if source.label_kind == "class":
                 labels.append(batch["label"].numpy()[valid])

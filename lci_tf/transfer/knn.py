@@ -18,8 +18,8 @@ from lci_tf.transfer.standardisation import BLOCK_BYTES, Standardisation
 
 Features = np.ndarray | FeatureFile
 
-# Blocks of features. Reading one costs as much as some dozen of its products with others: so several are held in
-# memory, and each that is read is multiplied with all of them.
+# Of features. To read a block takes about as long as to multiply it with another: so several are held in memory, and
+# each that is read is multiplied with all of them.
 _BLOCK_BYTES, _HELD = 128 * 2**20, 10
 _MOST_ROWS = 4096  # of a block, so that similarities do not take more than their features
 
@@ -159,5 +159,5 @@ def _best(best, similarity, first, k):
 
 
 def _joined(best):
-    similarity, numbers = (np.concatenate(parts) for parts in zip(*best, strict=True))
+    similarity, numbers = (tf.concat(parts, 0).numpy() for parts in zip(*best, strict=True))
     return Neighbours(numbers, similarity)

@@ -62,7 +62,7 @@ def open_one(dataset: str, data_dirs: Sequence[str | pathlib.Path] = (), split: 
     """Images with classes, of one split: by default the one to test with, or else the first that has classes."""
     splits = [split] if split else _to_test_with(data.split_names(dataset, data_dirs))
     opened = (data.open_source(dataset, name, data_dirs) for name in splits)
-    source = next((source for source in opened if split or _is_labelled(source)), None)
+    source = next((source for source in opened if _is_labelled(source)), None)
     _check_labels(source, f"--dataset={dataset}{f' --split={split}' if split else ''}", ("class",))
     return source
 

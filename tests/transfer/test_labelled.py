@@ -6,7 +6,7 @@ from PIL import Image
 
 from lci_tf.data import synthetic
 from lci_tf.data.source import PixelArray
-from lci_tf.transfer.labelled import few, hold_out, labels_of, open_labelled, stl10_folds
+from lci_tf.transfer.labelled import few, hold_out, labels_of, open_any, open_labelled, open_one, stl10_folds
 
 
 def scenes(count, seed):
@@ -188,3 +188,22 @@ def test_single_images_cannot_be_held_out(refusal):
     assert message == (
         "--validation=0.2: synthetic seed 1 has no class with two images, so none can be held out; give --validation=0"
     )
+
+
+def test_one_split_is_the_one_to_test_with(tmp_path):
+    for split in ("train", "val"):
+        write_images(tmp_path / split, ["cat", "dog"])
+    (tmp_path / "test").mkdir()
+    Image.fromarray(np.zeros([8, 8, 3], np.uint8)).save(tmp_path / "test" / "0.png")  # without labels
+    assert open_one("folder", [tmp_path]).split == "val"
+    assert open_one("folder", [tmp_path], "train").split == "train"
+    assert open_any("folder", [tmp_path]).split == "test"
+    assert open_any("folder", [tmp_path], "train").split == "train"
+    assert open_one("folder", [tmp_path / "train"]).split == open_any("folder", [tmp_path / "train"]).split == "all"
+
+
+def test_one_split_without_classes(tmp_path, refusal):
+    (tmp_path / "test").mkdir()
+    Image.fromarray(np.zeros([8, 8, 3], np.uint8)).save(tmp_path / "test" / "0.png")
+    assert refusal(open_one, "folder", [tmp_path]).startswith("--dataset=folder: has no labels; expected")
+    assert refusal(open_one, "folder", [tmp_path], "test").startswith("--dataset=folder --split=test: has no labels;")
