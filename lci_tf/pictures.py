@@ -10,6 +10,23 @@ _FONT_SIZE = 14
 _INK = (40, 40, 40)
 
 
+def levels(images: np.ndarray) -> np.ndarray:
+    """[-1, 1] to grey levels, uint8. What lies beyond is clipped; what is not a number is grey, so that it is seen."""
+    return np.round((np.clip(_finite(images), -1, 1) + 1) * 127.5).astype(np.uint8)
+
+
+def filter_levels(kernel: np.ndarray) -> np.ndarray:
+    """Filters of a first convolution [h, w, 3, n] to uint8 [n, h, w, 3], each from black to white in its own range."""
+    each = _finite(np.moveaxis(kernel, -1, 0))
+    low, high = each.min(axis=(1, 2, 3), keepdims=True), each.max(axis=(1, 2, 3), keepdims=True)
+    middle, half = (high + low) / 2, np.maximum((high - low) / 2, np.finfo(np.float32).tiny)
+    return levels((each - middle) / half)
+
+
+def _finite(values):
+    return np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+
+
 def grid(tiles: np.ndarray, columns: int) -> np.ndarray:
     """uint8 [n, height, width, 3] to one picture, row by row, with gaps between."""
     count, height, width, _ = tiles.shape
@@ -53,10 +70,12 @@ def enlarge(tiles: np.ndarray, factor: int) -> np.ndarray:
     return tiles.repeat(factor, axis=1).repeat(factor, axis=2)
 
 
-def outline(picture: np.ndarray, top: int, left: int, side: int, colour: tuple[int, int, int]) -> np.ndarray:
+def outline(
+    picture: np.ndarray, top: int, left: int, side: int, colour: tuple[int, int, int], width: int = 1
+) -> np.ndarray:
     """A thin frame just inside a square; what lies beyond the picture is not drawn."""
     canvas = Image.fromarray(picture)
-    ImageDraw.Draw(canvas).rectangle((left, top, left + side - 1, top + side - 1), outline=colour)
+    ImageDraw.Draw(canvas).rectangle((left, top, left + side - 1, top + side - 1), outline=colour, width=width)
     return np.asarray(canvas)
 
 

@@ -139,6 +139,11 @@ class Run:
         given = {name: read.get(kind, as_list)(flags[name]) for name, kind in fields.items()}
         return presets.resolve(flags["dataset"], given)
 
+    def data(self) -> tuple[str, str | None, list[str]]:
+        """The images that it was started with: data set, split and folders, as `data.open_source` takes them."""
+        flags = self.flags()
+        return flags.get("dataset", "synthetic"), flags.get("split"), next(csv.reader([flags.get("data_dir", "")]))
+
     def describe(self, facts: dict[str, Any]) -> None:
         """Writes `run.json`: the versions of what is installed, and these facts."""
         text = json.dumps({"versions": versions(), **facts}, indent=2, default=lambda array: array.tolist())

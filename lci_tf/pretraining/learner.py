@@ -33,6 +33,22 @@ class Patches(NamedTuple):
     places: tf.Tensor
 
 
+class Examples(NamedTuple):
+    """What a learner makes of some images, to be looked at: arrays, [n, side, side, 3] in [-1, 1].
+
+    Attributes:
+      images: with their margin.
+      transformed: by label, what C sees; empty without C.
+      patches: what F was given and made; None without F.
+      inpainted: the images with F's patches; None without F.
+    """
+
+    images: np.ndarray
+    transformed: dict[str, np.ndarray]
+    patches: Patches | None
+    inpainted: np.ndarray | None
+
+
 class Pretraining(Players):
     """Trains C to tell transformations apart, with F and D if inpainting is one of them.
 
@@ -156,20 +172,27 @@ class Pretraining(Players):
             names += ["loss/autoencoding"] * self._autoencodes()
         return names
 
-    def montages(self, x: tf.Tensor, draws: Draws) -> dict[str, np.ndarray]:
-        """The transformations side by side, F's patches, C's first filters; as far as there are such."""
-        made = {}
+    def examples(self, x: tf.Tensor, draws: Draws) -> Examples:
         patches = self.inpaint(x, draws, training=False)
+        transformed, inpainted = {}, None
         if self.classifier:
             stacks = [stack.numpy() for stack in self.transformed(x, patches, draws)]
-            made["transformations"] = montages.transformations(dict(zip(self.labels, stacks, strict=True)))
-            made["conv1"] = montages.filters(self.classifier.get_layer("features").weights[0].numpy())
+            transformed = dict(zip(self.labels, stacks, strict=True))
         if patches is not None:
-            original, erased, inpainted = (p.numpy() for p in (patches.original, patches.erased, patches.inpainted))
-            autoencoded = None if patches.autoencoded is None else patches.autoencoded.numpy()
+            inpainted = self.lci.paste(x, patches.inpainted, patches.places).numpy()
+            patches = Patches(*(part if part is None else part.numpy() for part in patches))
+        return Examples(x.numpy(), transformed, patches, inpainted)
+
+    def montages(self, x: tf.Tensor, draws: Draws) -> dict[str, np.ndarray]:
+        """The transformations side by side, F's patches, C's first filters; as far as there are such."""
+        made, shown = {}, self.examples(x, draws)
+        if self.classifier:
+            made["transformations"] = montages.transformations(shown.transformed)
+            made["conv1"] = montages.filters(self.classifier.get_layer("features").weights[0].numpy())
+        if shown.patches is not None:
+            original, erased, _, autoencoded, inpainted, places = shown.patches
             made["patches"] = montages.patches(original, erased, inpainted, autoencoded)
-            pasted = self.lci.paste(x, patches.inpainted, patches.places).numpy()
-            made["lci"] = montages.lci_examples(x.numpy(), pasted, patches.places.numpy(), self.lci.patch_size)
+            made["lci"] = montages.lci_examples(shown.images, shown.inpainted, places, self.lci.patch_size)
         return made
 
 

@@ -21,7 +21,7 @@ from lci_tf.pretraining.players import Players
 from lci_tf.pretraining.seams import SeamInpainting
 from lci_tf.pretraining.strategy import is_chief
 from lci_tf.runs import Run
-from lci_tf.trained import BATCHES_SEEN
+from lci_tf.trained import BATCHES_SEEN, run_of
 
 log = logging.getLogger("lci_tf")
 MONTAGE_ROWS = 16
@@ -196,6 +196,22 @@ def load_given_weights(learner: Players, plan: Plan) -> None:
         load_weights(plan.init_from, "--init_from", **players)
     if plan.inpainter:
         load_weights(plan.inpainter, "--inpainter", inpainter=learner.inpainter)
+
+
+def restored(prefix: str, flag: str = "--run_dir") -> Pretraining:
+    """A run's C and F as a checkpoint holds them, to be looked at, not to be trained on.
+
+    Args:
+      prefix: of the checkpoint, see `checkpoints.find_checkpoint`.
+      flag: what the user calls it, for messages.
+    """
+    run = run_of(prefix, flag)
+    flags, settings = run.flags(), dataclasses.replace(run.settings(), mixed_precision="float32", sync_bn=False)
+    without_c = flags.get("inpainter_only") == "true"
+    learner = build(Plan(settings=settings, steps=1, inpainter_only=without_c, inpainter=flags.get("inpainter")))
+    networks = {"classifier": learner.classifier, "inpainter": learner.inpainter}
+    load_weights(prefix, flag, **{name: network for name, network in networks.items() if network is not None})
+    return learner
 
 
 def first_rows(make) -> dict:
