@@ -188,7 +188,8 @@ def test_two_replicas_have_the_gradients_of_one(tiny_plan, batch_for, two_replic
             for player, values in per_replica.items()
         })  # fmt: skip
     for player, values in found[1].items():
-        assert_close(values, found[0][player], 5e-5)
+        # In the biases of a D that knows nothing yet, natural and filled images cancel but for a hundredth.
+        assert_close(values, found[0][player], 1e-3 if transforms == "tiles" else 1e-5)
 
 
 def test_bfloat16_trains_and_keeps_losses_and_weights_in_float32(tiny_learner, batch_for):
