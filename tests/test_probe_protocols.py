@@ -76,3 +76,12 @@ def test_the_description_tells_whose_it_is():
     assert text.splitlines()[-1].split() == ["changed", "by", "flags", "epochs"]
     assert "as in pre-training" in describe(probe_protocols.PROTOCOLS["own"])
     assert "4×4 squares" in describe(resolve("stl10", {"grid": 4}))
+
+
+def test_ridge_regression_has_no_epochs():
+    protocol = resolve("stl10", {})
+    text = describe(protocol, "ridge")
+    assert "epochs" not in text and "0.1 from" not in text and "ridge regression on centre crops" in text
+    facts = probe_protocols.facts(protocol, "ridge")
+    assert facts["crop_size"] == 64 and "epochs" not in facts and "l2" not in facts
+    assert probe_protocols.facts(protocol)["epochs"] == 700
