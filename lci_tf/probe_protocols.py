@@ -126,10 +126,10 @@ PROTOCOLS = {
             crop_size=None,
             resize=None,
             epochs=30,
-            learning_rates=_AUTHORS_STEPS,
+            learning_rates=tuple((share, rate / 10) for share, rate in _AUTHORS_STEPS),  # it is so much shorter
             pooled=True,
             where="for your own images",
-            differs="all of it is ours, but for the head and the rates, which are the authors' code's",
+            differs="all of it is ours, but for the head, which is the authors' code's; rates are a tenth of theirs",
         ),
     )
 }

@@ -10,7 +10,7 @@ def test_the_head_is_that_of_the_authors():
     """Batch normalisation of momentum 0.975; TF-slim's L2 of 5e-4, which is half the squared norm; momentum 0.9."""
     for protocol in PROTOCOLS.values():
         assert (protocol.bn_momentum, protocol.l2, protocol.momentum) == (0.975, 5e-4 / 2, 0.9)
-        assert protocol.learning_rates[0] == (0.0, 0.1)
+        assert protocol.learning_rates[0] == (0.0, 0.01 if protocol.name == "own" else 0.1)
 
 
 def test_rates_where_the_paper_has_none_are_the_authors():
