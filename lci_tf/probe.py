@@ -75,6 +75,7 @@ def main():
     _check(flag)
     from lci_tf import runs
     from lci_tf.transfer import probe_results
+    from lci_tf.transfer.frozen import FrozenFeatures
 
     model = cli.model_from_flags()
     if flag.task == "tiles":
@@ -86,12 +87,13 @@ def main():
     names = data.train.label_names
     metric = "accuracy" if data.train.label_kind == "class" else "average precision"
     protocol = dataclasses.replace(protocol, metric=metric)
+    features = FrozenFeatures(model, protocol)
     asked = _asked(flag, protocol, model, data)
     folder = pathlib.Path(flag.out_dir or _default_folder(flag, protocol, model, asked))
     results = probe_results.begin(folder, asked)
     if results is None or (flag.multi_crop and not probe_results.has_multi_crop(results)):
-        print(f"Linear probe {protocol.name!r}\n{probe_protocols.describe(protocol)}")
-        found, more = _probe(flag, model, protocol, data, folder)
+        print(f"Linear probe {protocol.name!r}\n{probe_protocols.describe(protocol, flag.solver)}")
+        found, more = _probe(flag, model, features, protocol, data, folder)
         probe_results.draw_confusion(folder, found, names)
         layers = probe_results.results_of(found, names)
         results = {**asked, "network": model.origin, **more, "layers": layers, "versions": runs.versions()}
@@ -159,7 +161,7 @@ def _asked(flag, protocol, model, data):
     places = ("run", "checkpoint", "model")
     return {
         "solver": flag.solver,
-        "protocol": {**dataclasses.asdict(protocol), "layers": model.layers},
+        "protocol": {**probe_protocols.facts(protocol, flag.solver), "layers": model.layers},
         "network": {name: value for name, value in model.origin.items() if name not in places},
         "data": {
             "dataset": flag.dataset,
@@ -181,11 +183,10 @@ def _default_folder(flag, protocol, model, asked):
     return pathlib.Path(origin.get("run", "")) / "probe" / name
 
 
-def _probe(flag, model, protocol, data, folder):
+def _probe(flag, model, features, protocol, data, folder):
     """What was found, fold by fold, and what else to keep."""
     from lci_tf.data import cache
     from lci_tf.transfer import linear_probe, ridge_probe, share, tasks
-    from lci_tf.transfer.frozen import FrozenFeatures
 
     def task_of(source):
         views = "ten" if flag.multi_crop else "centre"
@@ -196,7 +197,6 @@ def _probe(flag, model, protocol, data, folder):
             source = cache.in_memory(source, protocol.resize)
         return linear_probe.probe(features, task_of(source), protocol, place, flag.seed, flag.checkpoint_every)
 
-    features = FrozenFeatures(model, protocol)
     if "random" in model.origin:
         tasks.settle(model, task_of(data.all_train))
     if flag.solver == "ridge":

@@ -109,7 +109,7 @@ def test_a_run_on_ones_own_images_from_first_to_last(ask, run_dir, shades):
     assert network["step"] == 7 and network["digest"] == checkpoints.digest(str(run_dir / "checkpoints" / "step-7"))
     assert results["data"]["train"] == {"split": "train", "images": 24} and results["seed"] == 0
     assert "tensorflow" in results["versions"]
-    conv1 = results["layers"]["conv1"]["single crop"]
+    conv1 = results["layers"]["conv1"]["single_crop"]
     assert conv1["accuracy"] == 1.0 and conv1["test_images"] == 12 and conv1["per_class"] == {"dark": 1.0, "light": 1.0}
     assert {f"confusion_conv{i}.png" for i in range(1, 6)} <= {p.name for p in path.parent.iterdir()}
     assert list((path.parent / "tensorboard").iterdir())
@@ -123,7 +123,7 @@ def test_a_run_on_ones_own_images_from_first_to_last(ask, run_dir, shades):
     # Ten crops: the same classifiers are tested again.
     code, out, err = ask(*flags, "--multi_crop")
     assert code == 0 and "linear probe" not in err and "  ten crops" in out and results_in(out) == path
-    assert json.loads(path.read_text())["layers"]["conv1"]["ten crops"]["accuracy"] == 1.0
+    assert json.loads(path.read_text())["layers"]["conv1"]["ten_crops"]["accuracy"] == 1.0
 
     # Another question does not go to the same place.
     assert one_line(ask(*flags, "--seed=1", f"--out_dir={path.parent}")) == (
@@ -139,7 +139,7 @@ def test_a_random_network_in_closed_form_with_few_labels(ask, shades, tmp_path):
     results = json.loads((tmp_path / "a" / "results.json").read_text())
     assert results["data"]["train"]["images"] == 10 and results["network"]["random"]
     assert list(results["layers"]) == ["conv2", "conv1"]
-    assert results["layers"]["conv1"]["single crop"]["accuracy"] > 0.8
+    assert results["layers"]["conv1"]["single_crop"]["accuracy"] > 0.8
     assert results["regularisers"][0].keys() == {"conv1", "conv2"}
 
 
@@ -159,7 +159,7 @@ def test_the_folds_of_stl10(ask, run_dir, tmp_path):
         assert code == 0, err
         assert "mean and spread of 3 folds" in out and "Linear probe 'stl10'" in out
         path = results_in(out)
-        summary = json.loads(path.read_text())["layers"]["conv1"]["single crop"]
+        summary = json.loads(path.read_text())["layers"]["conv1"]["single_crop"]
         assert len(summary["folds"]) == 3 and summary["spread"] == pytest.approx(np.std(summary["folds"], ddof=1))
     assert sorted(p.name for p in path.parent.glob("fold_*")) == ["fold_1", "fold_2", "fold_3"]
 
@@ -179,9 +179,9 @@ def test_attributes(ask, run_dir, tmp_path):
     assert code == 0, err
     assert "Linear probe 'celeba'" in out and "Average precision in percent, on 12 test images" in out
     results = json.loads(results_in(out).read_text())
-    summary = results["layers"]["conv1"]["single crop"]
+    summary = results["layers"]["conv1"]["single_crop"]
     assert summary["per_class"]["light"] == 1.0 and results["protocol"]["grid"] == 2
-    assert summary["average precision"] == pytest.approx(np.mean(list(summary["per_class"].values())))
+    assert summary["average_precision"] == pytest.approx(np.mean(list(summary["per_class"].values())))
 
 
 def test_bad_input_is_told_in_one_line(ask, run_dir, shades, tmp_path):

@@ -10,7 +10,7 @@ def test_the_head_is_that_of_the_authors():
     """Batch normalisation of momentum 0.975; TF-slim's L2 of 5e-4, which is half the squared norm; momentum 0.9."""
     for protocol in PROTOCOLS.values():
         assert (protocol.bn_momentum, protocol.l2, protocol.momentum) == (0.975, 5e-4 / 2, 0.9)
-        assert protocol.learning_rates[0] == (0.0, 0.1)
+        assert protocol.learning_rates[0] == (0.0, 0.01 if protocol.name == "own" else 0.1)
 
 
 def test_rates_where_the_paper_has_none_are_the_authors():
@@ -76,3 +76,12 @@ def test_the_description_tells_whose_it_is():
     assert text.splitlines()[-1].split() == ["changed", "by", "flags", "epochs"]
     assert "as in pre-training" in describe(probe_protocols.PROTOCOLS["own"])
     assert "4×4 squares" in describe(resolve("stl10", {"grid": 4}))
+
+
+def test_ridge_regression_has_no_epochs():
+    protocol = resolve("stl10", {})
+    text = describe(protocol, "ridge")
+    assert "epochs" not in text and "0.1 from" not in text and "ridge regression on centre crops" in text
+    facts = probe_protocols.facts(protocol, "ridge")
+    assert facts["crop_size"] == 64 and "epochs" not in facts and "l2" not in facts
+    assert probe_protocols.facts(protocol)["epochs"] == 700

@@ -14,7 +14,7 @@ from lci_tf.transfer.tasks import Task
 Heads = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
 # Layer -> `SINGLE` and, if test images come in several views, `MULTI`.
 Found = dict[str, dict[str, metrics.Evaluation]]
-SINGLE, MULTI = "single crop", "ten crops"
+SINGLE, MULTI = "single_crop", "ten_crops"
 
 
 def evaluate_heads(features: FrozenFeatures, heads: Sequence[Heads], task: Task, are_logits: bool) -> list[Found]:

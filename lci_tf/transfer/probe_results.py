@@ -73,7 +73,7 @@ def _summary(folds, label_names):
     values = [fold.value for fold in folds]
     per_class = np.mean([fold.per_class for fold in folds], axis=0)  # a class has test images in all folds or in none
     summary = {
-        folds[0].kind: _number(np.mean(values)),
+        folds[0].kind.replace(" ", "_"): _number(np.mean(values)),
         "test_images": folds[0].count,
         "per_class": {name: _number(value) for name, value in zip(label_names, per_class, strict=True)},
     }
@@ -90,7 +90,7 @@ def keep(folder: pathlib.Path, results: Results) -> None:
     with tf.summary.create_file_writer(str(folder / "tensorboard")).as_default(step):
         for layer, by_crops in results["layers"].items():
             for crops, summary in by_crops.items():
-                tf.summary.scalar(f"test {kind_of(summary)} ({crops})/{layer}", _value(summary))
+                tf.summary.scalar(f"test_{_kind(summary)}_{crops}/{layer}", _value(summary))
             picture = folder / f"confusion_{layer}.png"
             if picture.is_file():
                 tf.summary.image(f"confusion/{layer}", tf.io.decode_png(picture.read_bytes(), channels=3)[tf.newaxis])
@@ -119,11 +119,12 @@ def table(results: Results) -> str:
         return f"  {name:{margin}s}" + "".join(f"{cell:>{width}s}" for cell in cells)
 
     of_folds = f", mean and spread of {len(first['folds'])} folds" if "folds" in first else ""
-    lines = [f"{kind_of(first)} in percent, on {first['test_images']:,} test images{of_folds}".capitalize()]
+    kind = _kind(first).replace("_", " ").capitalize()
+    lines = [f"{kind} in percent, on {first['test_images']:,} test images{of_folds}"]
     lines.append(row("", layers))
     for crops in (SINGLE, MULTI):
         if crops in next(iter(layers.values())):
-            lines.append(row(crops, [_cell(by_crops[crops]) for by_crops in layers.values()]))
+            lines.append(row(crops.replace("_", " "), [_cell(by_crops[crops]) for by_crops in layers.values()]))
     if labels:
         lines.append("  of each class")
     for label in labels:
@@ -135,13 +136,13 @@ def has_multi_crop(results: Results) -> bool:
     return all(MULTI in by_crops for by_crops in results["layers"].values())
 
 
-def kind_of(summary: dict[str, Any]) -> str:
+def _kind(summary):
     """What was measured."""
     return next(iter(summary))
 
 
 def _value(summary):
-    value = summary[kind_of(summary)]
+    value = summary[_kind(summary)]
     return float("nan") if value is None else value
 
 

@@ -4,6 +4,7 @@ Labels are integers [n]; or, where an image may have several, [n, c] of 0 and 1.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -12,7 +13,7 @@ from lci_tf.transfer import metrics
 from lci_tf.transfer.standardisation import Standardisation
 
 # Regularisers to choose from, per feature of the standardised images and largest first: of equals, that is the choice.
-_PER_FEATURE = (10.0, 3.0, 1.0, 0.3)
+PER_FEATURE = (10.0, 3.0, 1.0, 0.3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,14 +53,19 @@ def fit(x: np.ndarray, y: np.ndarray, regulariser: float) -> RidgeClassifier:
     return _fit_each(x, y, (regulariser,))[0]
 
 
-def fit_best(x: np.ndarray, y: np.ndarray, seed: int = 0) -> tuple[RidgeClassifier, float]:
+def fit_best(
+    x: np.ndarray, y: np.ndarray, seed: int = 0, per_feature: Sequence[float] = PER_FEATURE
+) -> tuple[RidgeClassifier, float]:
     """The classifier with the regulariser that does best on a held-out fifth, fitted to all; and that regulariser.
 
-    Best by accuracy; by the mean of average precisions where an image may have several labels.
+    Args:
+      per_feature: the regularisers to choose from, as multiples of d.
+
+    Best is by accuracy; by the mean of average precisions where an image may have several labels.
     """
     several = y.ndim == 2
     held_out = _stratified_fifth(np.zeros(len(y)) if several else y, seed)
-    candidates = [x.shape[1] * per_feature for per_feature in _PER_FEATURE]
+    candidates = [x.shape[1] * each for each in per_feature]
     fitted = _fit_each(x[~held_out], y[~held_out], candidates)
     x_held_out, y_held_out = x[held_out], y[held_out]
     if several:

@@ -51,7 +51,7 @@ def test_the_regulariser_is_the_best_on_the_held_out_fifth():
     x, y = classes_in_noise(400, 300, distance=0.6)
     classifier, chosen = ridge.fit_best(x, y, seed=3)
     held_out = ridge._stratified_fifth(y, seed=3)
-    candidates = [300 * per_feature for per_feature in ridge._PER_FEATURE]
+    candidates = [300 * per_feature for per_feature in ridge.PER_FEATURE]
     classes = np.unique(y)
     accuracies = [
         np.mean(classes[scores_by_scikit_learn(x[~held_out], y[~held_out], x[held_out], c).argmax(1)] == y[held_out])

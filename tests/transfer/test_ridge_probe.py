@@ -37,7 +37,7 @@ def features():
 def test_is_ridge_on_the_centre_crops(features):
     train, test = noisy(100, 0), noisy(50, 1)
     (found,), (regularisers,) = ridge_probe.probe(features, tasks.by_labels(train, test, PROTOCOL), seed=4)
-    classifier, chosen = ridge.fit_best(units_of(train), train.labels, seed=4)
+    classifier, chosen = ridge.fit_best(units_of(train), train.labels, 4, ridge_probe.PER_FEATURE)
     for layer in ("conv1", "conv2"):
         assert found[layer][SINGLE].value == classifier.accuracy(units_of(test), test.labels) > 0.5
         assert regularisers[layer] == chosen
@@ -61,7 +61,7 @@ def test_folds_share_the_features(features):
     assert len(found) == len(regularisers) == 2
     for fold, of_fold in zip(folds, found, strict=True):
         chosen = np.sort(fold)
-        classifier, _ = ridge.fit_best(units_of(train)[chosen], train.labels[chosen], seed=4)
+        classifier, _ = ridge.fit_best(units_of(train)[chosen], train.labels[chosen], 4, ridge_probe.PER_FEATURE)
         assert of_fold["conv1"][SINGLE].value == classifier.accuracy(units_of(test), test.labels)
 
 
@@ -106,17 +106,3 @@ def test_features_that_are_not_finite_are_refused(refusal):
     assert refusal(ridge_probe.fit_heads, FrozenFeatures(broken, PROTOCOL), given).startswith(
         "conv1: its features are not finite"
     )
-
-
-def test_images_that_cannot_be_read_are_left_out(tmp_path, write_png):
-    from lci_tf.data import folder
-
-    for name in ("cat", "dog"):
-        for i in range(6):
-            write_png(f"{name}/{i}.png", 8, 8)
-    (tmp_path / "cat" / "2.png").write_bytes(b"not an image")
-    source = folder.open_folder(tmp_path, split="all")
-    model = FeatureModel(lambda images, training: {"conv1": images}, ("conv1",), {})
-    given = tasks.by_labels(source, source, PROTOCOL, max_bad_images=1)
-    (found,), _ = ridge_probe.probe(FrozenFeatures(model, PROTOCOL), given)
-    assert found["conv1"][SINGLE].count == 11
