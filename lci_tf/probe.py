@@ -74,7 +74,7 @@ def main():
     flag = cli.FLAGS
     _check(flag)
     from lci_tf import runs
-    from lci_tf.transfer import probe_results
+    from lci_tf.transfer import probe_results, results_folder
     from lci_tf.transfer.frozen import FrozenFeatures
 
     model = cli.model_from_flags()
@@ -90,7 +90,7 @@ def main():
     features = FrozenFeatures(model, protocol)
     asked = _asked(flag, protocol, model, data)
     folder = pathlib.Path(flag.out_dir or _default_folder(flag, protocol, model, asked))
-    results = probe_results.begin(folder, asked)
+    results = results_folder.begin(folder, asked, "probe")
     if results is None or (flag.multi_crop and not probe_results.has_multi_crop(results)):
         print(f"Linear probe {protocol.name!r}\n{probe_protocols.describe(protocol, flag.solver)}")
         found, more = _probe(flag, model, features, protocol, data, folder)
@@ -175,11 +175,11 @@ def _asked(flag, protocol, model, data):
 
 
 def _default_folder(flag, protocol, model, asked):
-    from lci_tf.transfer import probe_results
+    from lci_tf.transfer import results_folder
 
     origin = model.origin
     network = "random" if "random" in origin else f"step-{origin['step']}" if "step" in origin else "model"
-    name = f"{protocol.name}_{flag.solver}_{network}_{probe_results.digest(asked)}"
+    name = f"{protocol.name}_{flag.solver}_{network}_{results_folder.digest(asked)}"
     return pathlib.Path(origin.get("run", "")) / "probe" / name
 
 
@@ -211,7 +211,7 @@ def _probe(flag, model, features, protocol, data, folder):
 def _probe_tiles(flag, model):
     """Natural or permuted? See `transfer.tiles`."""
     from lci_tf import pictures, runs
-    from lci_tf.transfer import labelled, probe_results, tasks, tiles
+    from lci_tf.transfer import labelled, probe_results, results_folder, tasks, tiles
 
     seams = tiles.load(flag.seam_run_dir)
     protocol = _protocol(flag, "tiles", seams.crops.crop_size, seams.crops.resize)
@@ -223,7 +223,7 @@ def _probe_tiles(flag, model):
     asked = _asked(flag, protocol, model, data)
     asked["seams"] = {name: value for name, value in seams.origin.items() if name != "checkpoint"}
     folder = pathlib.Path(flag.out_dir or _default_folder(flag, protocol, model, asked))
-    results = probe_results.begin(folder, asked)
+    results = results_folder.begin(folder, asked, "probe")
     if results is None:
         print(f"Linear probe {protocol.name!r}\n{probe_protocols.describe(protocol)}")
         pictures.save(folder / "examples.png", tiles.examples(seams, test, protocol, flag.seed, flag.max_bad_images))

@@ -7,6 +7,7 @@ results.json    what came of it, and the protocol; written last, so that whateve
 import hashlib
 import json
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +33,8 @@ def begin(folder: pathlib.Path, asked: Asked, what: str) -> Results | None:
     Raises:
       InputError: the folder is that of another question, or holds something else.
     """
+    if re.search(r"[\[\\]", str(folder)):
+        raise InputError(f"--out_dir={folder}: TensorFlow finds no checkpoints below a name with [ or \\ in it")
     asked = json.loads(json.dumps(asked))  # with lists for tuples, as it comes back from a file
     path = folder / "protocol.json"
     if path.is_file():
