@@ -81,8 +81,8 @@ def main():
         epochs = tuning.train(runs.Run(folder), flag.checkpoint_every)
         network = finetune_results.save_network(folder, network, train.label_names)
         found = _test(flag, network, protocol, test or validation, folder)
-        results = {**asked, "network": model.origin, "epochs_trained": epochs, "best_epoch": tuning.best_epoch, **found,
-                   "versions": runs.versions()}  # fmt: skip
+        results = {**asked, "protocol": dataclasses.asdict(protocol), "network": model.origin, "epochs_trained": epochs,
+                   "best_epoch": tuning.best_epoch, **found, "versions": runs.versions()}  # fmt: skip
         _export(folder, network, protocol, train)
         results_folder.keep(folder, results)
         shutil.rmtree(folder / "checkpoints")
@@ -153,7 +153,7 @@ def _asked(flag, protocol, model, train, validation, test):
     places = ("run", "checkpoint", "model")
     parts = {"train": train, "validation": validation, "test": test}
     return {
-        "protocol": dataclasses.asdict(protocol),
+        "protocol": {name: value for name, value in dataclasses.asdict(protocol).items() if name != "changed"},
         "network": {name: value for name, value in model.origin.items() if name not in places},
         "layers": list(model.layers),
         "data": {

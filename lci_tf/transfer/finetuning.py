@@ -110,17 +110,20 @@ class FineTuning:
         checkpoints = Checkpoints(run, self._state(), keep=1)
         step = checkpoints.restore_latest() or 0
         run.forget_after(step)
+        batches = self._batches(step)
+        distributed = self._strategy.experimental_distribute_dataset(batches)
         if step:
             log.info("going on from step %d of %d", step, self._steps)
         else:
-            pictures.save(run.path / "training_images.png", self._look())
-            self._settle()
+            with self._train.report.one_line_errors():
+                pictures.save(run.path / "training_images.png", self._look(next(iter(batches))))
+                self._settle(itertools.islice(distributed, _SETTLING))
         writer = tf.summary.create_file_writer(str(run.tensorboard))
         take_step = tf.function(self._step)
-        batches = iter(self._strategy.experimental_distribute_dataset(self._batches(step)))
         bar = tqdm(desc="fine-tuning", initial=step, total=self._steps, unit=" images", unit_scale=self._batch_size,
                    smoothing=0.05, dynamic_ncols=True)  # fmt: skip
         with bar, writer.as_default(), self._train.report.one_line_errors():
+            batches = iter(distributed)
             while step < self._steps and not self._has_waited_enough(step):
                 take_step(next(batches))
                 step += 1
@@ -165,24 +168,26 @@ class FineTuning:
             return batch["image"]
         return augmentation.augment(batch["image"], batch["draws"], self._crops.crop_size)
 
-    def _look(self) -> np.ndarray:
-        """A picture of the first images, as the network sees them."""
-        with self._train.report.one_line_errors():
-            batch = next(iter(self._batches(0)))
+    def _look(self, batch) -> np.ndarray:
+        """A picture of images as the network sees them."""
         return pictures.grid(unscale(self._augmented(batch)[:_SHOWN]).numpy(), columns=8)
 
-    def _settle(self):
+    def _settle(self, batches):
         """Gives batch normalisation, but for frozen layers, the mean statistics of some batches to begin with.
 
         Those of new layers know nothing, and in a training of a hundred steps moving averages would not forget that.
         """
         norms = [m for m in self._network.submodules if isinstance(m, tf.keras.layers.BatchNormalization)]
         before = [norm.momentum for norm in norms]
-        batches = iter(self._strategy.experimental_distribute_dataset(self._batches(0)))
-        for seen, batch in enumerate(itertools.islice(batches, _SETTLING)):
+
+        @tf.function
+        def see(batch, momentum):
             for norm in norms:
-                norm.momentum = seen / (seen + 1)
+                norm.momentum = momentum
             self._strategy.run(lambda part: self._network(self._augmented(part), training=True), args=(batch,))
+
+        for seen, batch in enumerate(batches):
+            see(batch, tf.constant(seen / (seen + 1)))  # which makes the moving average the mean
         for norm, momentum in zip(norms, before, strict=True):
             norm.momentum = momentum
 
