@@ -57,6 +57,11 @@ setup(
         ],
         "detection": ["pycocotools>=2.0.7", "opencv-contrib-python-headless>=4.10,<5"],
         "faiss": ["faiss-cpu>=1.8"],
-        "test": ["pytest>=8", "ruff>=0.8"],
+        "test": [
+            "pytest>=8",
+            "ruff>=0.8",
+            f"tensorflow-serving-api>=2.15.1,<2.16; {WITH_ADDONS}",
+            f"tensorflow-serving-api>=2.19; {WITHOUT_ADDONS}",
+        ],
     },
 )

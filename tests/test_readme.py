@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from lci_tf.__main__ import COMMANDS
+
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
@@ -38,7 +40,7 @@ def test_the_commands_and_flags_that_the_readme_names_exist():
         assert (ROOT / path).exists(), path
     known = {
         flag
-        for name in ("train", "check_data")
+        for name in COMMANDS
         for flag in re.findall(
             r"^  --(\w+)",
             subprocess.run(
@@ -47,6 +49,6 @@ def test_the_commands_and_flags_that_the_readme_names_exist():
             re.MULTILINE,
         )
     }
-    scripts = {"all", "python", "constraint", "logdir", "help"}
+    scripts = {"all", "python", "constraint", "logdir", "help", "flagfile"}
     for flag in re.findall(r"(?<![\w-])--(\w+)", README):
         assert flag in known | scripts, flag
