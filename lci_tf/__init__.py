@@ -6,6 +6,7 @@ import os
 from lci_tf import quiet_import
 
 __version__ = "0.1.0"
+__all__ = ["load_features"]
 
 # From TensorFlow 2.16 on `tf.keras` is Keras 3 unless this is set before TensorFlow is imported; TensorFlow 2.15 has
 # Keras 2 already, and with this set would look for a tf_keras that is not there.
@@ -17,3 +18,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # TensorFlow takes oneDNN's kernels only on the newest processors. On others they are nearly twice as fast too.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 quiet_import.install("tensorflow")
+
+
+def __getattr__(name):
+    if name == "load_features":  # when it is asked for: importing the package does not import TensorFlow
+        from lci_tf.serving.loading import load_features
+
+        return load_features
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

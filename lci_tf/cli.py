@@ -152,8 +152,8 @@ def help_text(name: str, usage: str) -> str:
             continue  # absl's own
         lines += ["", group]
         for flag in defined:
-            default = "" if flag.default in (None, []) else f" [{flag.default}]"
-            lines += _entry(f"--{flag.name}", flag.help + default)
+            default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
+            lines += _entry(f"--{flag.name}", flag.help + ("" if default in (None, "") else f" [{default}]"))
     lines += ["", "Also"]
     lines += _entry("--flagfile", "read further flags from this file, one per line, such as those in flags/")
     return "\n".join(lines)

@@ -10,6 +10,23 @@ _FONT_SIZE = 14
 _INK = (40, 40, 40)
 
 
+def levels(images: np.ndarray) -> np.ndarray:
+    """[-1, 1] to grey levels, uint8. What lies beyond is clipped; what is not a number is grey, so that it is seen."""
+    return np.round((np.clip(_finite(images), -1, 1) + 1) * 127.5).astype(np.uint8)
+
+
+def filter_levels(kernel: np.ndarray) -> np.ndarray:
+    """Filters of a first convolution [h, w, 3, n] to uint8 [n, h, w, 3], each from black to white in its own range."""
+    each = _finite(np.moveaxis(kernel, -1, 0))
+    low, high = each.min(axis=(1, 2, 3), keepdims=True), each.max(axis=(1, 2, 3), keepdims=True)
+    middle, half = (high + low) / 2, np.maximum((high - low) / 2, np.finfo(np.float32).tiny)
+    return levels((each - middle) / half)
+
+
+def _finite(values):
+    return np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+
+
 def grid(tiles: np.ndarray, columns: int) -> np.ndarray:
     """uint8 [n, height, width, 3] to one picture, row by row, with gaps between."""
     count, height, width, _ = tiles.shape
@@ -53,22 +70,25 @@ def enlarge(tiles: np.ndarray, factor: int) -> np.ndarray:
     return tiles.repeat(factor, axis=1).repeat(factor, axis=2)
 
 
-def outline(picture: np.ndarray, top: int, left: int, side: int, colour: tuple[int, int, int]) -> np.ndarray:
+def outline(
+    picture: np.ndarray, top: int, left: int, side: int, colour: tuple[int, int, int], width: int = 1
+) -> np.ndarray:
     """A thin frame just inside a square; what lies beyond the picture is not drawn."""
     canvas = Image.fromarray(picture)
-    ImageDraw.Draw(canvas).rectangle((left, top, left + side - 1, top + side - 1), outline=colour)
+    ImageDraw.Draw(canvas).rectangle((left, top, left + side - 1, top + side - 1), outline=colour, width=width)
     return np.asarray(canvas)
 
 
-def side_by_side(pictures: dict[str, np.ndarray]) -> np.ndarray:
+def side_by_side(pictures: dict[str, np.ndarray], font_size: int = _FONT_SIZE) -> np.ndarray:
     """Pictures of one height, from left to right, each under its caption."""
-    height = max(p.shape[0] for p in pictures.values()) + _CAPTION_HEIGHT
+    caption_height = round(font_size * _CAPTION_HEIGHT / _FONT_SIZE)
+    height = max(p.shape[0] for p in pictures.values()) + caption_height
     width = sum(p.shape[1] for p in pictures.values()) + 5 * _GAP * (len(pictures) - 1)
     canvas = Image.new("RGB", (width, height), (BACKGROUND,) * 3)
     draw, left = ImageDraw.Draw(canvas), 0
     for caption, picture in pictures.items():
-        draw.text((left + _GAP, 4), caption, fill=_INK, font=ImageFont.load_default(_FONT_SIZE))
-        canvas.paste(Image.fromarray(picture), (left, _CAPTION_HEIGHT))
+        draw.text((left + _GAP, 4), caption, fill=_INK, font=ImageFont.load_default(font_size))
+        canvas.paste(Image.fromarray(picture), (left, caption_height))
         left += picture.shape[1] + 5 * _GAP
     return np.asarray(canvas)
 

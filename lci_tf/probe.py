@@ -1,7 +1,10 @@
 """Puts linear classifiers on the frozen features of a network, and tells how good they are on test images.
 
 `--run_dir=RUN --dataset=stl10` is the paper's protocol for STL-10; other sets have theirs, and your own images have a
-shorter one. Started again with the same flags, a probe goes on where it was left, or shows its results."""
+shorter one. Started again with the same flags, a probe goes on where it was left, or shows its results.
+
+`--task=tiles` asks whether the network sees beyond local statistics: whether features tell natural images from images
+whose tiles were permuted and whose seams were inpainted, by a network of `lci_tf.train --transforms=tiles`."""
 
 import dataclasses
 import pathlib
@@ -22,8 +25,16 @@ flags.DEFINE_string("test_split", None, "which part to test with, likewise", mod
 flags.DEFINE_boolean("cache", False, "decode training images once and keep them in memory", module_name=cli.DATA)
 cli.define_model_flags()
 flags.DEFINE_enum(
-    "protocol", None, list(probe_protocols.PROTOCOLS), "how to train; by default that of --dataset",
+    "task", "labels", ["labels", "tiles"], "what to tell: an image's labels; or whether its tiles were permuted",
     module_name=_PROTOCOL,
+)  # fmt: skip
+flags.DEFINE_string(
+    "seam_run_dir", None, "for --task=tiles: a run of lci_tf.train --transforms=tiles, or a checkpoint of one",
+    module_name=_PROTOCOL,
+)  # fmt: skip
+flags.DEFINE_enum(
+    "protocol", None, [name for name in probe_protocols.PROTOCOLS if name != "tiles"],
+    "how to train; by default that of --dataset", module_name=_PROTOCOL,
 )  # fmt: skip
 flags.DEFINE_enum(
     "solver", "sgd", ["sgd", "ridge"],
@@ -63,11 +74,14 @@ def main():
     flag = cli.FLAGS
     _check(flag)
     from lci_tf import runs
-    from lci_tf.transfer import probe_results
+    from lci_tf.transfer import probe_results, results_folder
     from lci_tf.transfer.frozen import FrozenFeatures
 
     model = cli.model_from_flags()
-    protocol = _protocol(flag, model)
+    if flag.task == "tiles":
+        return _probe_tiles(flag, model)
+    name = flag.protocol or probe_protocols.name_for(flag.dataset)
+    protocol = _protocol(flag, name, model.crop_size, model.resize)
     model = model.only(protocol.layers or model.layers)
     data = _open(flag)
     names = data.train.label_names
@@ -76,7 +90,7 @@ def main():
     features = FrozenFeatures(model, protocol)
     asked = _asked(flag, protocol, model, data)
     folder = pathlib.Path(flag.out_dir or _default_folder(flag, protocol, model, asked))
-    results = probe_results.begin(folder, asked)
+    results = results_folder.begin(folder, asked, "probe")
     if results is None or (flag.multi_crop and not probe_results.has_multi_crop(results)):
         print(f"Linear probe {protocol.name!r}\n{probe_protocols.describe(protocol, flag.solver)}")
         found, more = _probe(flag, model, features, protocol, data, folder)
@@ -91,6 +105,17 @@ def main():
 
 def _check(flag):
     """What can be told before anything is opened."""
+    if flag.task == "tiles":
+        if not flag.seam_run_dir:
+            raise InputError("--seam_run_dir: --task=tiles needs an inpainter of seams; give a run of "
+                             "python -m lci_tf.train --transforms=tiles")  # fmt: skip
+        for name in ("protocol", "multi_crop", "label_fraction", "labels_per_class", "folds"):
+            if flag[name].value:
+                raise InputError(f"--{name}: is for --task=labels, and not for tiles")
+        if flag.crop_size:
+            raise InputError("--crop_size: with --task=tiles it is that of --seam_run_dir; for another, train another")
+    elif flag.seam_run_dir:
+        raise InputError("--seam_run_dir: is for --task=tiles")
     if flag.label_fraction and flag.labels_per_class:
         raise InputError("--label_fraction and --labels_per_class: give one of them")
     if flag.folds and (flag.label_fraction or flag.labels_per_class):
@@ -101,12 +126,11 @@ def _check(flag):
                 raise InputError(f"--{name}: is for --solver=sgd; ridge has a closed form")
 
 
-def _protocol(flag, model):
+def _protocol(flag, name, crop_size, resize):
     given = {name: flag[name].value for name in _OVERRIDES if flag[name].value not in (None, [])}
     if "layers" in given:
         given["layers"] = tuple(given["layers"])
-    name = flag.protocol or probe_protocols.name_for(flag.dataset)
-    return probe_protocols.resolve(name, given, model.crop_size, model.resize)
+    return probe_protocols.resolve(name, given, crop_size, resize)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,11 +175,11 @@ def _asked(flag, protocol, model, data):
 
 
 def _default_folder(flag, protocol, model, asked):
-    from lci_tf.transfer import probe_results
+    from lci_tf.transfer import results_folder
 
     origin = model.origin
     network = "random" if "random" in origin else f"step-{origin['step']}" if "step" in origin else "model"
-    name = f"{protocol.name}_{flag.solver}_{network}_{probe_results.digest(asked)}"
+    name = f"{protocol.name}_{flag.solver}_{network}_{results_folder.digest(asked)}"
     return pathlib.Path(origin.get("run", "")) / "probe" / name
 
 
@@ -182,6 +206,62 @@ def _probe(flag, model, features, protocol, data, folder):
         return [train_and_test(data.train, folder)], {}
     folds = {f"fold_{n}": share.of_numbers(data.train, numbers) for n, numbers in enumerate(data.folds, 1)}
     return [train_and_test(source, folder / name) for name, source in folds.items()], {}
+
+
+def _probe_tiles(flag, model):
+    """Natural or permuted? See `transfer.tiles`."""
+    from lci_tf import pictures, runs
+    from lci_tf.transfer import labelled, probe_results, results_folder, tasks, tiles
+
+    seams = tiles.load(flag.seam_run_dir)
+    protocol = _protocol(flag, "tiles", seams.crops.crop_size, seams.crops.resize)
+    if not flag.layers and not set(protocol.layers) <= set(model.layers):
+        protocol = dataclasses.replace(protocol, layers=model.layers)  # of a network from elsewhere
+    model = model.only(protocol.layers)
+    train, test = labelled.open_images(flag.dataset, flag.data_dir, flag.split, flag.test_split)
+    data = _Data(tasks.counted(train), train, test, None)
+    asked = _asked(flag, protocol, model, data)
+    asked["seams"] = {name: value for name, value in seams.origin.items() if name != "checkpoint"}
+    folder = pathlib.Path(flag.out_dir or _default_folder(flag, protocol, model, asked))
+    results = results_folder.begin(folder, asked, "probe")
+    if results is None:
+        print(f"Linear probe {protocol.name!r}\n{probe_protocols.describe(protocol)}")
+        pictures.save(folder / "examples.png", tiles.examples(seams, test, protocol, flag.seed, flag.max_bad_images))
+        found = _answers(flag, model, protocol, data, seams, folder)
+        layers = probe_results.results_of([found], tiles.ANSWERS)
+        network = {"network": model.origin, "seams": seams.origin}
+        results = {**asked, **network, "layers": layers, "versions": runs.versions()}
+        probe_results.keep(folder, results)
+    print(tiles.table(results))
+    print(f"Results    {folder / 'results.json'}")
+    print(f"Examples   {folder / 'examples.png'}")
+
+
+def _answers(flag, model, protocol, data, seams, folder):
+    """Layer -> question -> how good the answers are."""
+    from lci_tf.data import cache
+    from lci_tf.transfer import linear_probe, ridge_probe, tasks, tiles
+    from lci_tf.transfer.evaluation import SINGLE
+    from lci_tf.transfer.frozen import FrozenFeatures
+
+    features = FrozenFeatures(model, protocol)
+    train = cache.in_memory(data.train, protocol.resize) if flag.cache else data.train
+    asked = {
+        question: tiles.task(question, train, data.test, seams, protocol, flag.seed, flag.max_bad_images)
+        for question in tiles.QUESTIONS
+    }
+    if "random" in model.origin:
+        tasks.settle(model, next(iter(asked.values())))
+    answers = {layer: {} for layer in features.layers}
+    for question, task in asked.items():
+        if flag.solver == "ridge":
+            ((found,), _) = ridge_probe.probe(features, task, flag.seed)
+        else:
+            place = folder / question.replace(" ", "_")
+            found = linear_probe.probe(features, task, protocol, place, flag.seed, flag.checkpoint_every)
+        for layer in features.layers:
+            answers[layer][question] = found[layer][SINGLE]
+    return answers
 
 
 if __name__ == "__main__":

@@ -131,6 +131,18 @@ PROTOCOLS = {
             where="for your own images",
             differs="all of it is ours, but for the head, which is the authors' code's; rates are a tenth of theirs",
         ),
+        ProbeProtocol(
+            name="tiles",
+            dataset="any",
+            layers=("conv5",),
+            crop_size=None,
+            resize=None,
+            epochs=30,
+            learning_rates=_AUTHORS_STEPS,
+            pooled=True,
+            where="Figure 1",
+            differs="all but the layer: head and rates are the authors' code's, the rest is ours",
+        ),
     )
 }
 _OF_SGD = ("epochs", "batch_size", "learning_rates", "momentum", "l2", "bn_momentum", "differs")

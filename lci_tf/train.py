@@ -14,7 +14,9 @@ _RUN, _SPEED = "Run", "Speed"
 
 cli.define_data_flags()
 cli.define_settings_flags()
-flags.DEFINE_string("run_dir", None, "where everything of the run goes [runs/DATASET]", module_name=_RUN)
+flags.DEFINE_string(
+    "run_dir", None, "where everything of the run goes [runs/DATASET or runs/DATASET_tiles]", module_name=_RUN
+)
 flags.DEFINE_integer("steps", None, "of the whole training, instead of --epochs", lower_bound=1, module_name=_RUN)
 flags.DEFINE_string("init_from", None, "a run or checkpoint whose weights to start from", module_name=_RUN)
 flags.DEFINE_boolean("inpainter_only", False, "train F and D alone, without C", module_name=_RUN)
@@ -28,6 +30,9 @@ flags.DEFINE_boolean(
 flags.DEFINE_integer("log_every", 20, "steps between two records of metrics", lower_bound=1, module_name=_RUN)
 flags.DEFINE_integer("checkpoint_every", 500, "steps between two checkpoints", lower_bound=1, module_name=_RUN)
 flags.DEFINE_integer("keep_checkpoints", 3, "how many of the last to keep", lower_bound=1, module_name=_RUN)
+flags.DEFINE_integer(
+    "export_every", None, "steps between two exports to RUN_DIR/export", lower_bound=1, module_name=_RUN
+)
 flags.DEFINE_string("probe_dataset", None, "labelled images to probe the features with meanwhile", module_name=_RUN)
 flags.DEFINE_list("probe_data_dir", [], "where they are", module_name=_RUN)
 flags.DEFINE_float("probe_every", 10.0, "epochs between two probes", module_name=_RUN)
@@ -44,16 +49,20 @@ flags.register_validator("probe_every", lambda value: value > 0, "expected more 
 
 # Flags that decide what is learned, beside the settings: the same run must have the same. The others may change.
 _DEFINING = ("dataset", "data_dir", "split", "seed", "steps", "init_from", "inpainter_only", "inpainter")
-_OTHERS = ("max_bad_images", "log_every", "checkpoint_every", "keep_checkpoints", "probe_dataset", "probe_data_dir",
-           "probe_every", "probe_grid", "deterministic", "cache", "jit_compile", "steps_per_execution")  # fmt: skip
+_OTHERS = ("max_bad_images", "log_every", "checkpoint_every", "keep_checkpoints", "export_every", "probe_dataset",
+           "probe_data_dir", "probe_every", "probe_grid", "deterministic", "cache", "jit_compile",
+           "steps_per_execution")  # fmt: skip
 
 
 def main():
     flag = cli.FLAGS
     settings = cli.settings_from_flags()
     settings.check()
-    if flag.probe_dataset and flag.inpainter_only:
-        raise InputError("--probe_dataset: there are no features to probe with --inpainter_only, which trains no C")
+    if flag.inpainter_only or settings.trains_seams:
+        why = "--transforms=tiles" if settings.trains_seams else "--inpainter_only"
+        for name, verb in {"probe_dataset": "probe", "export_every": "export"}.items():
+            if flag[name].value:
+                raise InputError(f"--{name}: there are no features to {verb} with {why}, which trains no C")
     if flag.deterministic:
         _make_deterministic(flag.seed)
     from lci_tf import data, runs
@@ -73,7 +82,8 @@ def main():
     if flag.cache:
         source = cache.in_memory(source, settings.resize)
     report = InputReport(source, flag.max_bad_images)
-    run_dir = flag.run_dir or f"runs/{flag.dataset.replace('/', '_').replace(':', '_')}"
+    tiles = "_tiles" * settings.trains_seams
+    run_dir = flag.run_dir or f"runs/{flag.dataset.replace('/', '_').replace(':', '_')}{tiles}"
     if flag.dry_run:
         print(presets.describe(flag.dataset, settings))
         return dry_run.look(f"{run_dir}_dry_run", source, plan, devices, report)
@@ -86,7 +96,8 @@ def main():
     probe = _probe(flag, settings) if flag.probe_dataset else None
     # Of a stream nobody knows how long an epoch is: then only at the start and at the end.
     every = max(1, round(flag.probe_every * source.count / settings.batch_size)) if source.count else plan.steps
-    training.train(run, source, plan, devices, report, probe, every)
+    beside = {"probe": probe, "probe_every": every, "export": _export, "export_every": flag.export_every}
+    training.train(run, source, plan, devices, report, **beside)
     _print_probes(run)
     print(f"Curves     tensorboard --logdir={run.path}")
     print(f"Pictures   {run.montages}")
@@ -131,6 +142,22 @@ def _probe(flag, settings):
         return found
 
     return look
+
+
+def _export(run, step):
+    """Exports the run's last checkpoint as a version of its step's number, unless it is there from before a resume."""
+    import concurrent.futures
+
+    from lci_tf import trained
+    from lci_tf.serving import exporting
+
+    def export():
+        exporting.export(trained.from_run(run.path), run.path / "export", version=step)
+
+    if not (run.path / "export" / str(step)).exists():
+        # In a thread of its own, which is not within the training's strategy: its variables would be exported.
+        with concurrent.futures.ThreadPoolExecutor(1) as outside:
+            outside.submit(export).result()
 
 
 if __name__ == "__main__":

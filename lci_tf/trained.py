@@ -43,12 +43,12 @@ class FeatureModel:
     labels: tuple[str, ...] = ()
     settings: Settings | None = None
 
-    def only(self, layers: Iterable[str]) -> "FeatureModel":
-        """The same with these layers alone, so that no later one is computed."""
+    def only(self, layers: Iterable[str], flag: str = "--layers") -> "FeatureModel":
+        """The same with these layers alone, so that no later one is computed; `flag` is what the user calls them."""
         layers = tuple(layers)
         for layer in layers:
             if layer not in self.layers:
-                raise InputError(f"--layers={layer}: no such layer; there are {', '.join(self.layers)}")
+                raise InputError(f"{flag}={layer}: no such layer; there are {', '.join(self.layers)}")
         if isinstance(self.maps, tf.keras.Model):
             maps = tf.keras.Model(self.maps.input, {layer: self.maps.output[layer] for layer in layers})
         else:
@@ -90,30 +90,35 @@ def random(backbone: str, width: float = 1.0, seed: int = 0) -> FeatureModel:
     return FeatureModel(maps, tuple(maps.output), origin)
 
 
-def from_file(path: str | os.PathLike, layers: Iterable[str] = (), pixels: str = "-1..1") -> FeatureModel:
+def from_file(
+    path: str | os.PathLike,
+    layers: Iterable[str] = (),
+    pixels: str = "-1..1",
+    flag: str = "--model",
+    layers_flag: str = "--layers",
+) -> FeatureModel:
     """A network from elsewhere.
 
     Args:
       path: a Keras model (`.keras`, `.h5`, or Keras's SavedModel), or a SavedModel with a signature `images` or
         `serving_default` from a batch of images to maps, or to vectors, which become maps of one pixel.
-      layers: which maps; of a Keras model any of its layers. By default all of its outputs.
+      layers: which maps; of a Keras model any of its outputs and layers. By default all of its outputs.
       pixels: what the network expects, a name in `PIXELS`. A signature that takes uint8 needs none.
+      flag, layers_flag: what the user calls the path and the layers, for messages.
     """
-    place, layers = pathlib.Path(absolute(path)), tuple(layers)
+    place, layers, what = pathlib.Path(absolute(path)), tuple(layers), f"{flag}={path}"
     if not place.exists():
-        raise InputError(f"--model={path}: no such file or folder")
+        raise InputError(f"{what}: no such file or folder")
     try:
         is_keras = place.is_file() or (place / "keras_metadata.pb").is_file()
         loaded = tf.keras.models.load_model(place, compile=False) if is_keras else tf.saved_model.load(str(place))
     except (OSError, ValueError, TypeError, tf.errors.OpError) as error:
         why = str(error).strip().splitlines()[0]
-        raise InputError(
-            f"--model={path}: is neither a Keras model nor a SavedModel that can be read ({why})"
-        ) from None
+        raise InputError(f"{what}: is neither a Keras model nor a SavedModel that can be read ({why})") from None
     origin = {"model": str(place), "digest": _digest(place), "pixels": pixels}
     if isinstance(loaded, tf.keras.Model):
-        return _of_keras(loaded, layers, pixels, origin)
-    return _of_saved_model(loaded, layers, pixels, origin)
+        return _of_keras(loaded, layers, pixels, origin, what, layers_flag)
+    return _of_saved_model(loaded, layers, pixels, origin, what, layers_flag)
 
 
 def settle(model: FeatureModel, batches: Iterable[tf.Tensor]) -> None:
@@ -138,7 +143,7 @@ def run_of(prefix: str, flag: str = "--run_dir") -> Run:
 def _of_run(run, flag):
     settings, facts = run.settings(), run.facts()
     if "C" not in facts["parameters"]:
-        raise InputError(f"{flag}={run.path}: has no C, since it was started with --inpainter_only")
+        raise InputError(f"{flag}={run.path}: has no C, since it trained F and D alone")
     labels = tuple(facts["labels"])
     classifier = models.classifier(settings.backbone, len(labels), settings.crop_size, settings.width)
     maps = classifier.get_layer("features")
@@ -154,19 +159,19 @@ def _of_run(run, flag):
     )
 
 
-def _of_keras(model, layers, pixels, origin):
+def _of_keras(model, layers, pixels, origin, what, layers_flag):
     if len(model.inputs) != 1 or len(model.inputs[0].shape) != 4:
-        raise InputError(f"--model={origin['model']}: takes something else than one batch of images")
-    named = {layer.name: layer for layer in model.layers}
-    for layer in layers:
-        if layer not in named:
-            raise InputError(f"--layers={layer}: no such layer; --model has {', '.join(named)}")
-    if layers:
-        outputs = {layer: named[layer].output for layer in layers}
-    elif isinstance(model.output, dict):
+        raise InputError(f"{what}: takes something else than one batch of images")
+    if isinstance(model.output, dict):
         outputs = model.output
     else:
         outputs = dict(zip(model.output_names, tf.nest.flatten(model.output), strict=True))
+    named = {**{layer.name: layer for layer in model.layers}, **outputs}
+    for layer in layers:
+        if layer not in named:
+            raise InputError(f"{layers_flag}={layer}: no such layer; {what} has {', '.join(named)}")
+    if layers:
+        outputs = {layer: outputs[layer] if layer in outputs else named[layer].output for layer in layers}
     inner = tf.keras.Model(model.inputs, outputs)
     height, width = model.inputs[0].shape[1:3]
     inputs = tf.keras.Input([height, width, 3], name="images")
@@ -174,19 +179,18 @@ def _of_keras(model, layers, pixels, origin):
     return FeatureModel(tf.keras.Model(inputs, maps), tuple(maps), origin, crop_size=height)
 
 
-def _of_saved_model(loaded, layers, pixels, origin):
-    flag = f"--model={origin['model']}"
+def _of_saved_model(loaded, layers, pixels, origin, what, layers_flag):
     signature = next((loaded.signatures[name] for name in ("images", "serving_default") if name in loaded.signatures),
                      None)  # fmt: skip
     if signature is None:
-        raise InputError(f"{flag}: has no signature named images or serving_default")
+        raise InputError(f"{what}: has no signature named images or serving_default")
     (_, inputs) = signature.structured_input_signature
     if len(inputs) != 1 or next(iter(inputs.values())).dtype == tf.string:
-        raise InputError(f"{flag}: its signature takes something else than one batch of images")
+        raise InputError(f"{what}: its signature takes something else than one batch of images")
     wanted = [name for name, spec in signature.structured_outputs.items() if spec.shape.rank in (2, 4)]
     for layer in layers:
         if layer not in wanted:
-            raise InputError(f"--layers={layer}: no such output; {flag} has {', '.join(wanted)}")
+            raise InputError(f"{layers_flag}={layer}: no such output; {what} has {', '.join(wanted)}")
     layers = layers or tuple(sorted(wanted))
     return FeatureModel(_Signature(loaded, signature, layers, pixels), layers, origin)
 

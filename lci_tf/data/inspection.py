@@ -17,6 +17,7 @@ from tqdm import tqdm
 from lci_tf import decoding, images, pictures
 from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport, allowed_bad_images
+from lci_tf.data.mean_image import mean_image
 from lci_tf.data.source import ImageFiles, Source
 from lci_tf.errors import InputError
 
@@ -59,7 +60,8 @@ def inspect(source: Source, crops: pipeline.Crops, seed: int = 0) -> Findings:
     report = InputReport(source, max_bad_images=float("inf"))
     with report.one_line_errors():
         _look_at_contents(source, findings, random.Random(seed))
-        _decode_all(source, crops, report, findings)
+    findings.mean = mean_image(source, crops, report)
+    findings.unreadable = report.unreadable
     return findings
 
 
@@ -206,18 +208,3 @@ def _orientation(image):
     exif = Image.Exif()
     exif.load(image.info.get("exif", b""))
     return exif.get(_EXIF_ORIENTATION, 1)
-
-
-def _decode_all(source, crops, report, findings):
-    """The mean image, and which images cannot be decoded."""
-    batches = pipeline.evaluation_batches(source, crops, batch_size=64, report=report)
-    total = np.zeros([crops.crop_size, crops.crop_size, 3])
-    valid = 0
-    with tqdm(total=findings.count, desc=f"decoding {source.split}", unit=" images", leave=False) as bar:
-        for batch in batches:
-            readable = tf.boolean_mask(batch["image"][:, 0], batch["valid"])
-            total += tf.reduce_sum(readable, axis=0).numpy()
-            valid += int(readable.shape[0])
-            bar.update(int(batch["valid"].shape[0]))
-    findings.unreadable = report.unreadable
-    findings.mean = (total / max(valid, 1) + 1.0) * 127.5

@@ -11,8 +11,8 @@ from tqdm import tqdm
 from lci_tf import pictures
 from lci_tf.checkpoints import Checkpoints
 from lci_tf.errors import InputError
-from lci_tf.pretraining import montages, optimizers
-from lci_tf.pretraining.learner import Pretraining
+from lci_tf.pretraining import optimizers
+from lci_tf.pretraining.players import Players
 from lci_tf.runs import Run
 
 log = logging.getLogger("lci_tf")
@@ -112,7 +112,7 @@ class LogNumbers(_OnSchedule):
         self._recorder = recorder
 
     def act(self, step):
-        learner: Pretraining = self.model
+        learner: Players = self.model
         values = {name: float(mean.result()) for name, mean in learner.means.items()}
         for player in learner.players:
             values[f"learning_rate/{player}"] = optimizers.learning_rate(learner.optimizer_of(player), step - 1)
@@ -122,7 +122,7 @@ class LogNumbers(_OnSchedule):
 
 
 class Montages(_OnSchedule):
-    """What C sees and F makes of the first batch: at the start, at steps 100, 200, 400, …, and at the end."""
+    """What the training makes of the first batch: at the start, at steps 100, 200, 400, …, and at the end."""
 
     def __init__(self, first_step, last_step, batch, recorder: Recorder):
         super().__init__(_FIRST_MONTAGE, first_step, last_step)
@@ -139,26 +139,8 @@ class Montages(_OnSchedule):
         return max(self._next, 1) * 2 if step >= self._next else self._next
 
     def act(self, step):
-        for name, picture in montages_of(self.model, self._batch).items():
+        for name, picture in self.model.montages(self._batch["image"], self._batch["draws"]).items():
             self._recorder.picture(step, name, picture)
-
-
-def montages_of(learner: Pretraining, batch) -> dict[str, np.ndarray]:
-    """By name: the transformations side by side, F's patches, C's first filters; as far as there are such."""
-    x, draws = batch["image"], batch["draws"]
-    made = {}
-    patches = learner.inpaint(x, draws, training=False)
-    if learner.classifier:
-        stacks = [stack.numpy() for stack in learner.transformed(x, patches, draws)]
-        made["transformations"] = montages.transformations(dict(zip(learner.labels, stacks, strict=True)))
-        made["conv1"] = montages.filters(learner.classifier.get_layer("features").weights[0].numpy())
-    if patches is not None:
-        original, erased, inpainted = (p.numpy() for p in (patches.original, patches.erased, patches.inpainted))
-        autoencoded = None if patches.autoencoded is None else patches.autoencoded.numpy()
-        made["patches"] = montages.patches(original, erased, inpainted, autoencoded)
-        pasted = learner.lci.paste(x, patches.inpainted, patches.places).numpy()
-        made["lci"] = montages.lci_examples(x.numpy(), pasted, patches.places.numpy(), learner.lci.patch_size)
-    return made
 
 
 class Probe(_OnSchedule):
@@ -205,3 +187,16 @@ class SaveCheckpoints(_OnSchedule):
 
     def act(self, step):
         self._checkpoints.save(step)
+
+
+class Export(_OnSchedule):
+    """Saves a checkpoint and has the chief export it."""
+
+    def __init__(self, every, first_step, last_step, checkpoints: Checkpoints, export: Callable | None, run: Run):
+        super().__init__(every, first_step, last_step)
+        self._checkpoints, self._export, self._run = checkpoints, export, run
+
+    def act(self, step):
+        self._checkpoints.save(step)
+        if self._export:
+            self._export(self._run, step)

@@ -76,18 +76,14 @@ def filters(kernel: np.ndarray, columns: int = 16) -> np.ndarray:
     Returns:
       uint8 [height, width, 3].
     """
-    each = _finite(np.moveaxis(kernel, -1, 0))
-    low, high = each.min(axis=(1, 2, 3), keepdims=True), each.max(axis=(1, 2, 3), keepdims=True)
-    middle, half = (high + low) / 2, np.maximum((high - low) / 2, np.finfo(np.float32).tiny)
-    return pictures.grid(_tiles((each - middle) / half, _FILTER), min(columns, len(each)))
+    each = pictures.filter_levels(kernel)
+    return pictures.grid(_enlarged(each, _FILTER), min(columns, len(each)))
 
 
-def _tiles(images, side=_TILE):
+def _tiles(images):
     """[-1, 1] to uint8, and so much larger that one sees something."""
-    levels = np.round((np.clip(_finite(images), -1, 1) + 1) * 127.5).astype(np.uint8)
-    return pictures.enlarge(levels, max(1, round(side / images.shape[1])))
+    return _enlarged(pictures.levels(images), _TILE)
 
 
-def _finite(values):
-    """A training that has diverged should still be seen: what is not a number is grey."""
-    return np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+def _enlarged(tiles, side):
+    return pictures.enlarge(tiles, max(1, round(side / tiles.shape[1])))

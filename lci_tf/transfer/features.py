@@ -9,6 +9,7 @@ from tqdm import tqdm
 from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
+from lci_tf.models.pooling import pool
 
 Maps = dict[str, tf.Tensor]
 
@@ -50,26 +51,6 @@ def pooled_features(
             labels.append(batch["label"].numpy()[counts])
             bar.update(len(counts))
     return {layer: np.concatenate(rows) for layer, rows in features.items()}, np.concatenate(labels)
-
-
-def pool(feature_map: tf.Tensor, grid: int) -> tf.Tensor:
-    """[n, height, width, channels] to float32 [n, grid, grid, channels]: means over equal parts of the map.
-
-    A pixel that lies in two bins counts in each with its share. Where the map has fewer pixels than bins, it is taken
-    as it is.
-    """
-    _, height, width, _ = feature_map.shape
-    # In float32 whatever the map is in: a sum over a map does not fit into half precision.
-    return tf.einsum("nhwc,gh,kw->ngkc", tf.cast(feature_map, tf.float32), _bins(height, grid), _bins(width, grid))
-
-
-def _bins(size, grid) -> np.ndarray:
-    """float32 [bins, size]: how much each pixel counts in the mean of each bin. Rows sum to 1."""
-    bins = min(grid, size)
-    edges = np.arange(bins + 1)[:, None] * size / bins
-    pixels = np.arange(size)
-    overlap = np.minimum(edges[1:], pixels + 1) - np.maximum(edges[:-1], pixels)
-    return (np.maximum(overlap, 0) * bins / size).astype(np.float32)
 
 
 def _flat(rows):

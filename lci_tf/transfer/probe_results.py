@@ -1,61 +1,19 @@
-"""The folder of a probe: what was asked, what came of it, and pictures of what was taken for what.
+"""What came of a probe: what to keep of it, a table, and pictures of what was taken for what.
 
-    protocol.json     what was asked: a folder is for one question
-    results.json      what came of it, and the protocol
-    confusion_*.png   of each layer, where images have one class each
-    checkpoints/, tensorboard/
-
-`results.json` is written last and in one piece, so that a probe that has it is finished.
+In its folder, beside what `results_folder` says: confusion_*.png of each layer, where images have one class each;
+checkpoints/ and tensorboard/.
 """
 
-import hashlib
-import json
 import pathlib
-import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from lci_tf import runs
-from lci_tf.errors import InputError
+from lci_tf.transfer import results_folder
 from lci_tf.transfer.evaluation import MULTI, SINGLE, Found
+from lci_tf.transfer.results_folder import Results
 
 _SHOWN_LABELS = 50  # a table of more is for a file
-
-Asked = dict[str, Any]
-Results = dict[str, Any]
-
-
-def digest(asked: Asked) -> str:
-    """Eight hexadecimal digits that differ whenever the question does."""
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def begin(folder: pathlib.Path, asked: Asked) -> Results | None:
-    """Makes the folder of a probe, or takes it up: then its results, if it has any.
-
-    Raises:
-      InputError: the folder is that of another question, or holds something else.
-    """
-    if re.search(r"[\[\\]", str(folder)):
-        raise InputError(f"--out_dir={folder}: TensorFlow finds no checkpoints below a name with [ or \\ in it")
-    asked = json.loads(json.dumps(asked))  # with lists for tuples, as it comes back from a file
-    path = folder / "protocol.json"
-    if path.is_file():
-        before, now = dict(_flat(_read(path))), dict(_flat(asked))
-        for name in sorted(before.keys() | now.keys()):
-            if before.get(name) != now.get(name):
-                raise InputError(
-                    f"--out_dir={folder}: holds a probe with another {name} ({before.get(name)}, and not "
-                    f"{now.get(name)}); choose another folder"
-                )
-    elif folder.is_dir() and any(folder.iterdir()):
-        raise InputError(f"--out_dir={folder}: is not empty, and not the folder of a probe; choose another")
-    else:
-        folder.mkdir(parents=True, exist_ok=True)
-        runs.replace_file(path, json.dumps(asked, indent=2) + "\n")
-    return _read(folder / "results.json") if (folder / "results.json").is_file() else None
 
 
 def results_of(found: Sequence[Found], label_names: Sequence[str]) -> Results:
@@ -94,7 +52,7 @@ def keep(folder: pathlib.Path, results: Results) -> None:
             picture = folder / f"confusion_{layer}.png"
             if picture.is_file():
                 tf.summary.image(f"confusion/{layer}", tf.io.decode_png(picture.read_bytes(), channels=3)[tf.newaxis])
-    runs.replace_file(folder / "results.json", json.dumps(results, indent=2) + "\n")
+    results_folder.keep(folder, results)
 
 
 def draw_confusion(folder: pathlib.Path, found: Sequence[Found], label_names: Sequence[str]) -> None:
@@ -158,19 +116,3 @@ def _percent(value):
 def _number(value) -> float | None:
     """JSON has no word for what is not a number."""
     return None if np.isnan(value) else float(value)
-
-
-def _read(path):
-    try:
-        return json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: is not JSON ({error}); delete the folder to probe anew") from None
-
-
-def _flat(value, name="") -> Iterator[tuple[str, Any]]:
-    """("data.train.images", 5000) and the like."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else key)
-    else:
-        yield name, value

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
 import tensorflow as tf
 
 from lci_tf import images, trained
@@ -11,7 +12,6 @@ from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import LabelKind, Source
 from lci_tf.probe_protocols import ProbeProtocol
-from lci_tf.transfer import labelled
 
 Batches = Iterable[dict[str, tf.Tensor]]
 
@@ -77,7 +77,9 @@ def by_labels(
 
 def counted(source: Source) -> Source:
     """The source with its number of images, for which a stream may have to be read."""
-    return source if source.count is not None else dataclasses.replace(source, count=len(labelled.labels_of(source)))
+    if source.count is not None:
+        return source
+    return dataclasses.replace(source, count=int(source.stream().reduce(np.int64(0), lambda n, row: n + 1)))
 
 
 def settle(model: trained.FeatureModel, task: Task) -> None:

@@ -6,7 +6,7 @@ from PIL import Image
 
 from lci_tf.data import synthetic
 from lci_tf.data.source import PixelArray
-from lci_tf.transfer.labelled import few, labels_of, open_labelled, stl10_folds
+from lci_tf.transfer.labelled import few, hold_out, labels_of, open_any, open_labelled, open_one, stl10_folds
 
 
 def scenes(count, seed):
@@ -147,3 +147,63 @@ def test_folds_of_what_has_none(tmp_path, refusal):
     for source in (test, other):
         message = refusal(stl10_folds, source, [tmp_path / "binaries"])
         assert message.startswith("--folds: are numbers of images in STL-10's official binaries; give --dataset=stl10")
+
+
+@pytest.mark.parametrize("split", ["", "train", "test"])
+def test_a_single_split_may_be_left_whole(tmp_path, split):
+    write_images(tmp_path / split, ["cat", "dog"], count=3)
+    train, test = open_labelled("folder", [tmp_path], share_out=False)
+    assert (train.count, test) == (6, None)
+
+
+def test_labels_are_missing_whether_shared_out_or_not(tmp_path, refusal):
+    write_images(tmp_path / "flat", ["."])
+    for share_out in (True, False):
+        message = refusal(open_labelled, "folder", [tmp_path / "flat"], "--dataset", ("class",), None, None, share_out)
+        assert message.startswith("--dataset=folder: has no labels; ")
+
+
+def with_labels(labels):
+    return dataclasses.replace(scenes(len(labels), seed=1), labels=np.array(labels), label_names=("a", "b", "c", "d"))
+
+
+def test_of_every_class_a_part_is_held_out():
+    source = with_labels([0] * 20 + [1] * 3 + [2] + [-1] * 5)
+    rest, held_out = hold_out(source, 0.2, seed=3)
+    assert np.bincount(labels_of(held_out)).tolist() == [4, 1]  # at least one, but never the last
+    assert np.bincount(labels_of(rest)).tolist() == [16, 2, 1]
+    assert not set(rest.indices) & set(held_out.indices)
+    assert held_out.indices.tolist() == hold_out(source, 0.2, seed=3)[1].indices.tolist()
+    assert held_out.indices.tolist() != hold_out(source, 0.2, seed=4)[1].indices.tolist()
+
+
+def test_of_several_labels_a_part_is_held_out():
+    source = with_labels(np.zeros([10, 4], np.int8))
+    rest, held_out = hold_out(dataclasses.replace(source, label_kind="multi-label"), 0.25)
+    assert (rest.count, held_out.count) == (8, 2)
+
+
+def test_single_images_cannot_be_held_out(refusal):
+    message = refusal(hold_out, with_labels([0, 1, 2]), 0.2)
+    assert message == (
+        "--validation=0.2: synthetic seed 1 has no class with two images, so none can be held out; give --validation=0"
+    )
+
+
+def test_one_split_is_the_one_to_test_with(tmp_path):
+    for split in ("train", "val"):
+        write_images(tmp_path / split, ["cat", "dog"])
+    (tmp_path / "test").mkdir()
+    Image.fromarray(np.zeros([8, 8, 3], np.uint8)).save(tmp_path / "test" / "0.png")  # without labels
+    assert open_one("folder", [tmp_path]).split == "val"
+    assert open_one("folder", [tmp_path], "train").split == "train"
+    assert open_any("folder", [tmp_path]).split == "test"
+    assert open_any("folder", [tmp_path], "train").split == "train"
+    assert open_one("folder", [tmp_path / "train"]).split == open_any("folder", [tmp_path / "train"]).split == "all"
+
+
+def test_one_split_without_classes(tmp_path, refusal):
+    (tmp_path / "test").mkdir()
+    Image.fromarray(np.zeros([8, 8, 3], np.uint8)).save(tmp_path / "test" / "0.png")
+    assert refusal(open_one, "folder", [tmp_path]).startswith("--dataset=folder: has no labels; expected")
+    assert refusal(open_one, "folder", [tmp_path], "test").startswith("--dataset=folder --split=test: has no labels;")

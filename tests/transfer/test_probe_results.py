@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from lci_tf.transfer import probe_results
+from lci_tf.transfer import probe_results, results_folder
 from lci_tf.transfer.evaluation import MULTI, SINGLE
 from lci_tf.transfer.metrics import evaluate
 
@@ -19,36 +19,15 @@ def found(right, multi=False):
     return {layer: {SINGLE: one, **({MULTI: one} if multi else {})} for layer in ("conv1", "conv2")}
 
 
-def test_a_folder_is_for_one_question(tmp_path, refusal):
-    folder = tmp_path / "probe" / "a"
-    assert probe_results.begin(folder, ASKED) is None
-    assert probe_results.begin(folder, ASKED) is None  # begun, and not finished
-    other = {**ASKED, "protocol": {"epochs": 3, "layers": ("conv1",)}}
-    assert refusal(probe_results.begin, folder, other) == (
-        f"--out_dir={folder}: holds a probe with another protocol.epochs (2, and not 3); choose another folder"
-    )
-    assert probe_results.digest(ASKED) != probe_results.digest(other)
-
-
-def test_folders_that_are_something_else(tmp_path, refusal):
-    (tmp_path / "photo.jpg").write_text("")
-    assert refusal(probe_results.begin, tmp_path, ASKED) == (
-        f"--out_dir={tmp_path}: is not empty, and not the folder of a probe; choose another"
-    )
-    assert "TensorFlow finds no checkpoints" in refusal(probe_results.begin, tmp_path / "a[1]", ASKED)
-    (tmp_path / "protocol.json").write_text("{")
-    assert "protocol.json: is not JSON" in refusal(probe_results.begin, tmp_path, ASKED)
-
-
 def test_results_come_back_as_they_were_kept(tmp_path):
     folder = tmp_path / "a"
-    probe_results.begin(folder, ASKED)
+    results_folder.begin(folder, ASKED, "probe")
     evaluations = [found(7)]
     probe_results.draw_confusion(folder, evaluations, NAMES)
     layers = probe_results.results_of(evaluations, NAMES)
     results = {**ASKED, "network": {"step": 30}, "layers": layers}
     probe_results.keep(folder, results)
-    again = probe_results.begin(folder, ASKED)
+    again = results_folder.begin(folder, ASKED, "probe")
     assert again == json.loads(json.dumps(results))
     assert not probe_results.has_multi_crop(again)
     assert sorted(path.name for path in folder.glob("*.png")) == ["confusion_conv1.png", "confusion_conv2.png"]

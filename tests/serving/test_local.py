@@ -1,0 +1,40 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lci_tf import trained
+from lci_tf.serving import exporting
+from lci_tf.serving.local import LocalModel
+from lci_tf.serving.predictor import predict_readable
+from lci_tf.serving.unreadable import UnreadableImages
+
+
+def png(grey):
+    return tf.io.encode_png(np.full([40, 40, 3], grey, np.uint8)).numpy()
+
+
+@pytest.fixture(scope="module")
+def zeros_dir(run, tmp_path_factory):
+    export_dir = tmp_path_factory.mktemp("zeros")
+    exporting.export(trained.from_run(run.path), export_dir, on_bad_image="zeros")
+    return export_dir
+
+
+@pytest.mark.parametrize("policy", ["export_dir", "zeros_dir"])
+def test_asked_as_a_server_is(request, policy):
+    model = LocalModel(request.getfixturevalue(policy))
+    contents = [png(10), b"bad", png(200)]
+    with pytest.raises(UnreadableImages) as caught:
+        model.predict(contents, ["embedding"])
+    assert caught.value.positions == [1]
+    good = model.predict([contents[0], contents[2]], ["embedding"])["embedding"]
+    found = predict_readable(model, contents, ["embedding"])
+    np.testing.assert_allclose(found["embedding"][[0, 2]], good, atol=1e-6)
+    assert not found["embedding"][1].any() and found["valid"].tolist() == [True, False, True]
+    assert model.predict([], ["embedding"])["embedding"].shape == (0, good.shape[1])
+
+
+def test_what_is_no_export(tmp_path, refusal):
+    assert refusal(LocalModel, tmp_path / "none").endswith("no such folder")
+    tf.saved_model.save(tf.Module(), str(tmp_path / "1"))
+    assert refusal(LocalModel, tmp_path).endswith("is not an export of lci_tf, which would take image_bytes")

@@ -1,0 +1,39 @@
+"""The command, on a training of one step."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+TINY = ["--transforms=rot", "--crop_size=32", "--width=0.05", "--batch_size=8"]
+
+
+def run(command, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", f"lci_tf.{command}", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+def test_exported_during_the_training_and_after_it(tmp_path):
+    result = run("train", f"--run_dir={tmp_path}/run", *TINY, "--steps=2", "--export_every=1")
+    assert result.returncode == 0, result.stderr
+    result = run("export", f"--run_dir={tmp_path}/run", "--features=embedding,conv3", "--half")
+    assert result.returncode == 0, result.stderr
+    assert f"Exported   {tmp_path}/run/export/3\n" in result.stdout and "MB of weights instead of" in result.stdout
+    assert sorted(path.name for path in (tmp_path / "run" / "export").iterdir()) == ["1", "2", "3"]
+    result = run("export", f"--run_dir={tmp_path}/run", "--version=2")
+    assert result.returncode == 2 and "2: this version exists already" in result.stderr
+    result = run("export", f"--run_dir={tmp_path}/run", "--format=keras", f"--export_dir={tmp_path}/keras")
+    assert (tmp_path / "keras" / "classifier.keras").is_file()
+
+
+def test_mistakes_are_told_in_one_line(tmp_path):
+    for arguments, message in (
+        ([], "lci_tf.export: --run_dir: which run is to be exported?"),
+        ([f"--run_dir={tmp_path}/none"], f"lci_tf.export: --run_dir={tmp_path}/none: no such run or checkpoint"),
+    ):
+        result = run("export", *arguments)
+        assert result.returncode == 2 and result.stderr == message + "\n"
