@@ -4,11 +4,13 @@ import functools
 import itertools
 import math
 import pathlib
+from collections.abc import Callable
 
 import tensorflow as tf
 from tqdm import tqdm
 
 from lci_tf.checkpoints import Checkpoints
+from lci_tf.data.source import LabelKind
 from lci_tf.errors import InputError
 from lci_tf.probe_protocols import ProbeProtocol
 from lci_tf.runs import Run
@@ -56,7 +58,42 @@ def train_heads(
     rates = learning_rates(protocol, steps)
     optimizer = tf.keras.optimizers.legacy.SGD(rates, protocol.momentum, nesterov=True)
     means = {layer: tf.keras.metrics.Mean() for layer in features.layers}
-    loss_of = losses_of_classes if task.label_kind == "class" else losses_of_several
+    step = training_step(features, heads, optimizer, task.label_kind, means)
+    # `Run` lends its paths alone. Nothing is begun, so that no command will take the folder for a pre-training.
+    checkpoints = Checkpoints(Run(folder), {"heads": heads, "optimizer": optimizer}, keep=2)
+    first = checkpoints.restore_latest() or 0
+    if first >= steps:
+        return heads
+    writer = tf.summary.create_file_writer(str(folder / "tensorboard"))
+    bar = tqdm(initial=first, total=steps, desc="linear probe", unit=" images", unit_scale=protocol.batch_size,
+               smoothing=0.05, dynamic_ncols=True)  # fmt: skip
+    with bar, writer.as_default():
+        batches = itertools.islice(task.train(first), steps - first)
+        for number, batch in enumerate(batches, first + 1):
+            step(batch["image"], batch["label"])
+            bar.update()
+            is_kept = number % checkpoint_every == 0 or number == steps
+            if is_kept or number % _LOG_EVERY == 0:
+                found = {layer: float(mean.result()) for layer, mean in means.items()}
+                _stop_if_not_finite(found, number)
+                _log(found, float(rates(number - 1)), number)
+                bar.set_postfix_str(" ".join(f"{loss:.2f}" for loss in found.values()))
+                for mean in means.values():
+                    mean.reset_state()
+            if is_kept:
+                checkpoints.save(number)
+    return heads
+
+
+def training_step(
+    features: FrozenFeatures,
+    heads: tf.keras.Model,
+    optimizer: tf.keras.optimizers.legacy.Optimizer,
+    label_kind: LabelKind,
+    means: dict[str, tf.keras.metrics.Mean],
+) -> Callable[[tf.Tensor, tf.Tensor], None]:
+    """What is done with a batch of images and labels: the network once, then all heads. `means` are told the losses."""
+    loss_of = loss_of_classes if label_kind == "class" else loss_of_several
 
     @tf.function
     def step(images, labels):
@@ -73,29 +110,7 @@ def train_heads(
         for layer, loss in losses.items():
             means[layer].update_state(loss)
 
-    # `Run` lends its paths alone. Nothing is begun, so that no command will take the folder for a pre-training.
-    checkpoints = Checkpoints(Run(folder), {"heads": heads, "optimizer": optimizer}, keep=2)
-    first = checkpoints.restore_latest() or 0
-    if first >= steps:
-        return heads
-    writer = tf.summary.create_file_writer(str(folder / "tensorboard"))
-    bar = tqdm(initial=first, total=steps, desc="linear probe", unit=" images", unit_scale=protocol.batch_size,
-               smoothing=0.05, dynamic_ncols=True)  # fmt: skip
-    with bar, writer.as_default():
-        batches = itertools.islice(task.train(first), steps - first)
-        for number, batch in enumerate(batches, first + 1):
-            step(batch["image"], batch["label"])
-            bar.update()
-            if number % _LOG_EVERY == 0 or number == steps:
-                found = {layer: float(mean.result()) for layer, mean in means.items()}
-                _stop_if_not_finite(found, number)
-                _log(found, float(rates(number - 1)), number)
-                bar.set_postfix_str(" ".join(f"{loss:.2f}" for loss in found.values()))
-                for mean in means.values():
-                    mean.reset_state()
-            if number % checkpoint_every == 0 or number == steps:
-                checkpoints.save(number)
-    return heads
+    return step
 
 
 def steps_of(protocol: ProbeProtocol, count: int) -> int:
@@ -135,13 +150,13 @@ def set_statistics(heads: tf.keras.Model, units: dict[str, tf.Tensor]) -> None:
         batch_norm.moving_variance.assign(variance)
 
 
-def losses_of_classes(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+def loss_of_classes(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Mean cross-entropy of logits [n, classes] and labels, int64 [n], over the images that have one."""
     each = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), logits)
     return _mean_where(labels >= 0, each)
 
 
-def losses_of_several(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+def loss_of_several(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Sigmoid cross-entropy of logits [n, classes] and labels, int8 [n, classes], without the entries of -1.
 
     The sum over the classes of the mean over images: so that every class is a classifier of its own, which learns the

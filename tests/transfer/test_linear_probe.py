@@ -106,8 +106,8 @@ def test_images_without_a_class_do_not_count():
     labels = np.array([2, -1, 0, 0, -1])
     counted = logits[[0, 2, 3]]
     expected = np.log(np.exp(counted).sum(axis=1)) - counted[range(3), [2, 0, 0]]
-    assert linear_probe.losses_of_classes(logits, labels).numpy() == pytest.approx(expected.mean(), rel=1e-5)
-    assert linear_probe.losses_of_classes(logits, np.full(5, -1)).numpy() == 0
+    assert linear_probe.loss_of_classes(logits, labels).numpy() == pytest.approx(expected.mean(), rel=1e-5)
+    assert linear_probe.loss_of_classes(logits, np.full(5, -1)).numpy() == 0
 
 
 def test_several_labels_are_classifiers_of_their_own():
@@ -116,7 +116,7 @@ def test_several_labels_are_classifiers_of_their_own():
     probability = 1 / (1 + np.exp(-logits.astype(np.float64)))
     losses = -np.where(labels == 1, np.log(probability), np.log(1 - probability))
     expected = losses[:, 0].mean() + losses[[0, 2, 3], 1].mean()
-    assert linear_probe.losses_of_several(logits, labels).numpy() == pytest.approx(expected, rel=1e-5)
+    assert linear_probe.loss_of_several(logits, labels).numpy() == pytest.approx(expected, rel=1e-5)
 
 
 # The network.
