@@ -20,7 +20,7 @@ flags.DEFINE_string(
 )  # fmt: skip
 flags.DEFINE_string("compare_layer", None, "which feature map of it; by default as --layers", module_name="Network")
 cli.FLAGS["layers"].help = "which feature maps; by default conv5, or the last"
-flags.DEFINE_list("k", ["1", "2", "5", "10", "20", "50", "100"], "how many neighbours vote", module_name=_NEIGHBOURS)
+flags.DEFINE_list("k", ["1", "5", "10", "20", "50", "100"], "how many neighbours vote", module_name=_NEIGHBOURS)
 flags.DEFINE_boolean(
     "train_test", False, "classify test images by training images, instead of each by all others",
     module_name=_NEIGHBOURS,
@@ -129,7 +129,10 @@ def _crops(flag, model):
     preset = cli.settings_from_flags()
     size = flag.crop_size or model.crop_size or preset.crop_size
     share = model.resize / model.crop_size if model.resize else preset.resize / preset.crop_size
-    return Crops(size, flag.resize or round(size * share))
+    resize = flag.resize or round(size * share)
+    if resize < size:
+        raise InputError(f"--resize={resize}: smaller than the crop of {size} pixels")
+    return Crops(size, resize)
 
 
 def _folder(flag, network, *sources):
@@ -192,11 +195,13 @@ def _retrieve(flag, networks):
     folder = _folder(flag, networks[0], source)
     protocol = _protocol(flag, "centre", folder)
     queries = retrieval.choose_queries(source, flag.queries)
+    if source.count:
+        retrieval.check_enough(source, source.count, flag.retrieve, flag.neighbours)
     retrieved = {}
     for network in networks:
         knn_evaluation.settle(network, source, protocol)
         found = knn_evaluation.features_of(network, source, protocol)
-        knn.check_enough(flag.neighbours, len(found.numbers) - 1, f"{source.name} {source.split}", "--neighbours")
+        retrieval.check_enough(source, len(found.numbers), flag.retrieve, flag.neighbours)
         queries = queries or retrieval.random_queries(found.numbers, flag.retrieve, flag.seed)
         (features,) = found.layers.values()
         knn.normalise(features)

@@ -79,15 +79,16 @@ def outline(
     return np.asarray(canvas)
 
 
-def side_by_side(pictures: dict[str, np.ndarray]) -> np.ndarray:
+def side_by_side(pictures: dict[str, np.ndarray], font_size: int = _FONT_SIZE) -> np.ndarray:
     """Pictures of one height, from left to right, each under its caption."""
-    height = max(p.shape[0] for p in pictures.values()) + _CAPTION_HEIGHT
+    caption_height = round(font_size * _CAPTION_HEIGHT / _FONT_SIZE)
+    height = max(p.shape[0] for p in pictures.values()) + caption_height
     width = sum(p.shape[1] for p in pictures.values()) + 5 * _GAP * (len(pictures) - 1)
     canvas = Image.new("RGB", (width, height), (BACKGROUND,) * 3)
     draw, left = ImageDraw.Draw(canvas), 0
     for caption, picture in pictures.items():
-        draw.text((left + _GAP, 4), caption, fill=_INK, font=ImageFont.load_default(_FONT_SIZE))
-        canvas.paste(Image.fromarray(picture), (left, _CAPTION_HEIGHT))
+        draw.text((left + _GAP, 4), caption, fill=_INK, font=ImageFont.load_default(font_size))
+        canvas.paste(Image.fromarray(picture), (left, caption_height))
         left += picture.shape[1] + 5 * _GAP
     return np.asarray(canvas)
 

@@ -16,7 +16,7 @@ from lci_tf.transfer import knn, share
 from lci_tf.transfer.crop_features import CropFeatures
 from lci_tf.transfer.feature_file import FeatureFile
 
-_SIDE, _FRAME = 128, 5  # pixels of a tile and of its frame
+_SIDE, _FRAME, _FONT_SIZE = 128, 3, 22  # pixels of a tile, its frame, and the letters above
 # Of Okabe and Ito's colours, which the colour-blind tell apart.
 RIGHT, WRONG = (0, 158, 115), (213, 94, 0)
 
@@ -42,10 +42,15 @@ def choose_queries(source: Source, names: Sequence[str]) -> list[int]:
     return [_number_of(name, source, paths) for name in names]
 
 
+def check_enough(source: Source, count: int, queries: int | None, k: int) -> None:
+    """Refuses more random queries than there are images, of which there are `count`, and more neighbours."""
+    if (queries or 0) > count:
+        raise InputError(f"--retrieve={queries}: {source.name} {source.split} has only {count:,} images")
+    knn.check_enough(k, count - 1, f"{source.name} {source.split}", "--neighbours")
+
+
 def random_queries(numbers: np.ndarray, count: int, seed: int) -> list[int]:
     """So many of these images, in rising order."""
-    if count > len(numbers):
-        raise InputError(f"--retrieve={count}: there are only {len(numbers):,} images to choose from")
     return np.sort(np.random.default_rng(seed).choice(numbers, count, replace=False)).tolist()
 
 
@@ -61,7 +66,7 @@ def retrieve(
     """
     for query in queries:
         if query not in found.numbers:
-            raise InputError(f"--queries={query}: there is no such image, or it cannot be read")
+            raise InputError(f"--queries: image {query} cannot be read, or there is none of this number")
     rows = np.searchsorted(found.numbers, queries)
     nearest = search(layer, np.concatenate([layer[row : row + 1] for row in rows]), k, leave_out=rows)
     is_right = None if found.labels is None else found.labels[nearest.numbers] == found.labels[rows, None]
@@ -83,7 +88,7 @@ def picture(source: Source, queries: Sequence[int], retrieved: dict[str, Retriev
             framed = [pictures.outline(t, 0, 0, _SIDE, c, _FRAME) for t, c in zip(neighbours, colours, strict=True)]
             neighbours = np.stack(framed)
         groups[name] = pictures.grid(neighbours, found.numbers.shape[1])
-    return pictures.side_by_side(groups)
+    return pictures.side_by_side(groups, _FONT_SIZE)
 
 
 def described(source: Source, queries: Sequence[int], retrieved: dict[str, Retrieved]) -> list[dict[str, Any]]:
