@@ -3,7 +3,6 @@
 Without --figures all are made for which there is what they need; of the others it says what is missing. Images are
 those that the run was trained on, or those of --dataset."""
 
-
 from absl import flags
 
 from lci_tf import cli
@@ -47,6 +46,7 @@ def main():
              "knn_images", "map_images")  # fmt: skip
     images = (flag.dataset, flag.split, flag.data_dir) if flag.dataset else None
     materials = Materials(images=images, **{name: flag[name].value for name in names})
+    materials.run.flags()  # without a run there is nothing to begin with
     missing = []
     for name in flag.figures or FIGURES:
         try:
