@@ -3,7 +3,9 @@
 import ast
 import pathlib
 
-COMMANDS = ("check_data", "settings", "train")
+COMMANDS = (
+    "check_data", "settings", "train", "probe", "knn", "finetune", "figures", "export", "embed",
+)  # fmt: skip
 
 
 def main():

@@ -9,7 +9,7 @@ from lci_tf import cli
 from lci_tf.errors import InputError
 
 _RUN, _FIGURES = "Run", "Figures"
-FIGURES = ("curves", "transformations", "lci", "patches", "filters", "mean_image", "neighbours", "knn", "map",
+FIGURES = ("curves", "tiles", "transformations", "lci", "patches", "filters", "mean_image", "neighbours", "knn", "map",
            "projector")  # fmt: skip
 
 flags.DEFINE_string("run_dir", None, "a run of lci_tf.train, or a checkpoint of one", module_name=_RUN)

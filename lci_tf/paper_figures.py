@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,10 +18,13 @@ from lci_tf.errors import InputError
 from lci_tf.pictures import levels
 from lci_tf.presets import Settings
 from lci_tf.pretraining import batches, examples, training
+from lci_tf.pretraining.learner import Examples
+from lci_tf.pretraining.players import Players
 from lci_tf.transfer import atlas, knn, knn_evaluation, labelled, retrieval, share
 
 _KS = (1, 5, 10, 20, 50, 100)
 _QUERIES = _NEIGHBOURS = 8
+_TILED = 6
 _BATCH = 32
 Figures = dict[str, Figure]  # by the name of the file
 
@@ -88,16 +92,26 @@ class Materials:
         return self.source
 
     @functools.cached_property
-    def examples(self) -> examples.Examples:
-        """What C and F make of the first images; what C sees is cut out of the middle, so that it can be compared."""
-        learner, report = training.restored(self.prefix), self.report(self.source)
+    def learner(self) -> Players:
+        return training.restored(self.prefix)
+
+    @functools.cached_property
+    def batch(self) -> dict[str, Any]:
+        """The first images, with their draws."""
+        report = self.report(self.source)
 
         def make(worker, start_step):
-            seen = (self.source, self.settings, learner.transforms, self.seed)
+            seen = (self.source, self.settings, self.learner.transforms, self.seed)
             return batches.training_batches(*seen, report, start_step, worker)
 
         with report.one_line_errors():
-            return examples.examples_of(learner, examples.centred(training.first_rows(make)))
+            return training.first_rows(make)
+
+    @functools.cached_property
+    def examples(self) -> Examples:
+        """What C and F make of these; what C sees is cut out of the middle, so that it can be compared."""
+        batch = examples.centred(self.batch)
+        return self.learner.examples(batch["image"], batch["draws"])
 
     @functools.cached_property
     def atlas(self) -> atlas.Atlas:
@@ -127,9 +141,9 @@ def _curves(materials: Materials) -> Figures:
 
 
 def _transformations(materials: Materials) -> Figures:
+    if "C" not in materials.run.facts()["parameters"]:
+        raise InputError(f"--run_dir={materials.run.path}: has no C, since it trained F and D alone")
     shown, crop_size = materials.examples, materials.settings.crop_size
-    if not shown.transformed:
-        raise InputError(f"--run_dir={materials.run.path}: has no C, since it was started with --inpainter_only")
     originals, edge = examples.middle(shown.images, crop_size)
     # A source image for each class, of those that carry no autoencoded patch.
     numbers = [(2 * i + 1) % len(originals) for i in range(len(shown.transformed))]
@@ -140,6 +154,14 @@ def _transformations(materials: Materials) -> Figures:
     transformed = [levels(images[n]) for images, n in zip(shown.transformed.values(), numbers, strict=True)]
     figure = panels.transformations(list(shown.transformed), levels(originals[numbers]), transformed, centres)
     return {"transformations": figure}
+
+
+def _tiles(materials: Materials) -> Figures:
+    if not materials.settings.trains_seams:
+        raise InputError(f"--run_dir={materials.run.path}: inpaints no seams; give a run with --transforms=tiles")
+    _, permuted = materials.learner.inpaint(materials.batch["image"], materials.batch["draws"], training=False)
+    rows = [levels(images.numpy()[:_TILED]) for images in (materials.batch["image"], permuted.filled)]
+    return {"tiles": panels.table(rows)}
 
 
 def _lci(materials: Materials) -> Figures:
@@ -156,7 +178,9 @@ def _patches(materials: Materials) -> Figures:
 
 def _with_patches(materials):
     if "lci" not in materials.settings.transforms:
-        raise InputError(f"--run_dir={materials.run.path}: has no F, since lci is not among its --transforms")
+        raise InputError(
+            f"--run_dir={materials.run.path}: inpaints no patches, since lci is not among its --transforms"
+        )
     return materials.examples
 
 
@@ -223,6 +247,7 @@ def _named(figure, layer, materials):
 
 MAKERS: dict[str, Callable[[Materials], Figures]] = {
     "curves": _curves,
+    "tiles": _tiles,
     "transformations": _transformations,
     "lci": _lci,
     "patches": _patches,

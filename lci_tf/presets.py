@@ -11,6 +11,7 @@ from typing import Any
 from lci_tf.errors import InputError
 
 TRANSFORMS = ("rot", "warp", "lci")
+TILES = "tiles"  # not for C to tell: trains the inpainter of a test
 BACKBONES = ("alexnet_small", "alexnet", "resnet34")
 # What --dataset takes, beside tfds:NAME. `lci_tf.data` has what opens each.
 DATASETS = ("synthetic", "folder", "tfrecord", "stl10", "celeb_a", "imagenet2012", "places365_small", "voc/2007",
@@ -23,6 +24,7 @@ def _setting(help: str, group: str, choices: tuple[str, ...] = ()):
 
 
 _LCI = "Limited context inpainting"
+_TILES = "Permuted tiles"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,9 @@ class Settings:
     beta_2: float = _setting("of C's AdamW", "Training")
     weight_decay: float = _setting("share of a weight of C lost per step, at the start of the cosine", "Training")
     transforms: tuple[str, ...] = _setting(
-        f"which to tell apart, of {','.join(TRANSFORMS)}, and your own as module:Class", "Transformations"
+        f"which to tell apart, of {','.join(TRANSFORMS)}, and your own as module:Class; or {TILES} alone, which trains "
+        "no C, but the inpainter of seams between permuted tiles",
+        "Transformations",
     )
     warp_grid: int = _setting("control points of the warp along each side", "Transformations")
     warp_strength: float = _setting("largest shift of a control point, as a share of the image", "Transformations")
@@ -64,6 +68,13 @@ class Settings:
     adversarial_cosine: bool = _setting("let F's and D's learning rates follow C's cosine", _LCI)
     adversarial_classifier: bool = _setting("train F against C too, not only against D", _LCI)
     patch_autoencoding: bool = _setting("have F autoencode patches, for half of the images not inpainted", _LCI)
+    tiles: int = _setting("tiles along each side of the image", _TILES)
+    seam: int = _setting("width of the band along seams that is inpainted, in pixels", _TILES)
+
+    @property
+    def trains_seams(self) -> bool:
+        """Whether an inpainter of seams between permuted tiles is trained, and no C."""
+        return self.transforms == (TILES,)
 
     def check_images(self) -> None:
         """Raises `InputError` if what concerns single images contradicts itself."""
@@ -93,9 +104,15 @@ class Settings:
         _require(self.transforms, "--transforms: is empty; C needs at least one transformation to tell from identity")
         for name in self.transforms:
             _require(
-                name in TRANSFORMS or ":" in name,
-                f"--transforms={name}: unknown; expected some of {','.join(TRANSFORMS)}, or module:Class of your own",
+                name in (*TRANSFORMS, TILES) or ":" in name,
+                f"--transforms={name}: unknown; expected some of {','.join(TRANSFORMS)}, or module:Class of your own; "
+                f"or {TILES} alone",
             )
+        _require(
+            TILES not in self.transforms or self.trains_seams,
+            f"--transforms={','.join(self.transforms)}: {TILES} is no class of C's, but trains an inpainter of seams; "
+            "give it alone",
+        )
         _require(len(set(self.transforms)) == len(self.transforms), "--transforms: names a transformation twice")
         _require(
             self.resize >= self.crop_size + self.margin,
@@ -120,10 +137,26 @@ class Settings:
             f"--batch_size={self.batch_size}: must be divisible by the {replicas} replicas",
         )
         _require(
-            "lci" not in self.transforms or self.batch_size % (2 * replicas) == 0,
+            not (self.trains_seams or "lci" in self.transforms) or self.batch_size % (2 * replicas) == 0,
             f"--batch_size={self.batch_size}: must be divisible by two (D sees pairs)"
             + (f" on each of {replicas} replicas, so by {2 * replicas}" if replicas > 1 else ""),
         )
+        if self.trains_seams:
+            self._check_tiles(halvings)
+
+    def _check_tiles(self, halvings):
+        _require(self.tiles >= 2, f"--tiles={self.tiles}: must be at least 2, or there is no seam")
+        _require(
+            self.crop_size % (halvings * self.tiles) == 0,
+            f"--crop_size={self.crop_size}: must be divisible by {halvings * self.tiles}, for {self.tiles} whole tiles "
+            f"along each side, each divisible by {halvings}, which F halves and doubles",
+        )
+        side = self.crop_size // self.tiles
+        _require(
+            0 < self.seam < side and self.seam % 2 == 0,
+            f"--seam={self.seam}: must be even, above 0 and below the side of a tile, {side} pixels",
+        )
+        _require(self.margin == 0, f"--margin={self.margin}: tiles have none, being moved and not resampled; give 0")
 
 
 def _require(holds, message):
@@ -185,6 +218,8 @@ _STL10 = {
     "adversarial_cosine": _paper(False, "Experiments"),
     "adversarial_classifier": _paper(True, "eq. 5"),
     "patch_autoencoding": _paper(True, "Preventing Degenerate Learning"),
+    "tiles": _paper(4, "Fig. 1, footnote"),
+    "seam": _ours(4, "a quarter of a tile; the band's width is not given"),
 }
 
 _CELEBA = {
@@ -195,6 +230,7 @@ _CELEBA = {
     "batch_size": _ours(64, "as on STL-10"),
     "epochs": _paper(100, "Combination of Image Transformations"),
     "patch_size": _ours(72, "three quarters of the crop, as on STL-10"),
+    "seam": _ours(6, "a quarter of a tile, as on STL-10"),
 }
 
 _IMAGENET = {
@@ -208,6 +244,7 @@ _IMAGENET = {
     "patch_size": _ours(96, "three quarters of the crop, as on STL-10"),
     "border": _paper(4, "Experiments"),
     "deep_inpainter": _paper(True, "Supplement, Tables 7 and 8"),
+    "seam": _ours(8, "a quarter of a tile, as on STL-10"),
 }
 
 # The paper does not train on these. What it says of STL-10 is where one would begin.
@@ -234,7 +271,7 @@ def check_name(dataset: str) -> None:
 def resolve(dataset: str, given: dict[str, Any]) -> Settings:
     """The preset of `dataset` with what was `given` instead. A crop of another size takes what hangs on it along.
 
-    Where only `crop_size` is given, margin, resize and patch keep their share of the crop.
+    Where only `crop_size` is given, margin, resize, patch and seam keep their share of the crop. Tiles have no margin.
     """
     check_name(dataset)
     base = preset(dataset)
@@ -244,9 +281,11 @@ def resolve(dataset: str, given: dict[str, Any]) -> Settings:
         raise InputError(f"unknown settings {', '.join(sorted(unknown))}; known are {', '.join(values)}")
     if "crop_size" in given and given["crop_size"] != values["crop_size"]:
         share = given["crop_size"] / values["crop_size"]
-        for name in ("margin", "resize", "patch_size"):
-            step = 8 if name == "patch_size" else 1  # F halves patches up to three times
+        # F halves patches up to three times; half of a band lies on each side of its seam.
+        for name, step in {"margin": 1, "resize": 1, "patch_size": 8, "seam": 2}.items():
             values[name] = round(values[name] * share / step) * step
+    if given.get("transforms") == (TILES,):
+        values["margin"] = 0
     return Settings(**{**values, **given})
 
 

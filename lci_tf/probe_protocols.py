@@ -1,102 +1,198 @@
 """The paper's protocols for linear classifiers on frozen features, and where each part comes from."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
-LAYERS = ("conv1", "conv2", "conv3", "conv4", "conv5")
+from lci_tf.errors import InputError
+
+UNITS = 9_000  # to about as many a map is pooled, on ImageNet and Places
+# The authors' windows there: side, which is the stride too, and padding. They are meant for images of 227 pixels.
+WINDOWS = {"conv1": (6, "SAME"), "conv2": (4, "VALID"), "conv3": (3, "SAME"), "conv4": (3, "SAME"),
+           "conv5": (2, "VALID")}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProbeProtocol:
-    """How a linear classifier is trained on a layer.
+    """How a linear classifier is trained on a layer: batch normalisation without scale or offset, and a dense layer.
 
     Attributes:
+      name: of the protocol, as on the command line.
       dataset: whose labels.
-      layers: which feature maps, each with a classifier of its own.
-      crop_size: side of the random crops in training and of the centre crop in testing.
+      layers: which feature maps, each with a classifier of its own; all if there are none here.
+      crop_size: side of the random crops in training and of the centre crop in testing; None: as in pre-training.
+      resize: short side of the image before a crop is cut, see `images.preprocess`; None: as in pre-training.
       epochs: passes over the labelled images.
+      batch_size: images per step.
       learning_rates: (share of the training from which on, rate).
       pooled: whether maps are average-pooled to about 9,000 units; else they are used whole.
+      grid: bins along each side to which maps are pooled instead of either.
       metric: what the table reports.
+      momentum: of SGD, after Nesterov.
+      l2: what the sum of the squared weights is multiplied with, to be added to the loss.
+      bn_momentum: of the batch normalisation.
       where: the table, and the place that gives crop and epochs.
       differs: what is not the paper's.
+      changed: which of these were not left as the protocol has them.
     """
 
+    name: str
     dataset: str
-    layers: tuple[str, ...] = LAYERS
-    crop_size: int
+    layers: tuple[str, ...] = ()
+    crop_size: int | None
+    resize: int | None
     epochs: int
+    batch_size: int = 64
     learning_rates: tuple[tuple[float, float], ...]
     pooled: bool = False
+    grid: int | None = None
     metric: Literal["accuracy", "average precision"] = "accuracy"
     momentum: float = 0.9
+    l2: float = 2.5e-4
+    bn_momentum: float = 0.975
     where: str
     differs: str = ""
+    changed: tuple[str, ...] = ()
 
 
 # Authors' code, for STL-10; the paper gives none there. Shares of the training.
 _AUTHORS_STEPS = ((0.0, 0.1), (0.08, 0.01), (0.4, 0.002), (0.7, 0.0004), (0.9, 0.00008))
 # Supplement, Details of the Evaluation Protocol: 0.1, then 0.01 after 5, 0.002 after 25, 0.0004 after 45 of 65 epochs.
 _PAPER_STEPS = ((0.0, 0.1), (5 / 65, 0.01), (25 / 65, 0.002), (45 / 65, 0.0004))
+_HEAD = "the head, its L2 and Nesterov's momentum are the authors' code's"
+_IMAGENET = f"crop and {_HEAD}; the batch is that of RotNet's public code, whose protocol this was"
 
 PROTOCOLS = {
-    "stl10": ProbeProtocol(
-        dataset="stl10",
-        crop_size=64,
-        epochs=700,
-        learning_rates=_AUTHORS_STEPS,
-        where="Table 2; Combination of Image Transformations",
-        differs="rates and momentum are the authors' code's",
-    ),
-    "stl10_ablation": ProbeProtocol(
-        dataset="stl10",
-        layers=("conv5",),
-        crop_size=96,
-        epochs=500,
-        learning_rates=_AUTHORS_STEPS,
-        where="Table 1; Ablation Experiments",
-        differs="rates and momentum are the authors' code's",
-    ),
-    "celeba": ProbeProtocol(
-        dataset="celeb_a",
-        crop_size=96,
-        epochs=100,
-        learning_rates=_AUTHORS_STEPS,
-        metric="average precision",
-        where="Table 3; Combination of Image Transformations",
-        differs="rates and momentum are the authors' code's for STL-10",
-    ),
-    "imagenet": ProbeProtocol(
-        dataset="imagenet2012",
-        crop_size=227,
-        epochs=65,
-        learning_rates=_PAPER_STEPS,
-        pooled=True,
-        where="Table 5; Supplement, Details of the Evaluation Protocol",
-        differs="crop and momentum are the authors' code's",
-    ),
-    "places": ProbeProtocol(
-        dataset="folder",
-        crop_size=227,
-        epochs=65,
-        learning_rates=_PAPER_STEPS,
-        pooled=True,
-        where="Table 6; Supplement, Details of the Evaluation Protocol",
-        differs="crop and momentum are the authors' code's",
-    ),
+    protocol.name: protocol
+    for protocol in (
+        ProbeProtocol(
+            name="stl10",
+            dataset="stl10",
+            crop_size=64,
+            resize=96,
+            epochs=700,
+            learning_rates=_AUTHORS_STEPS,
+            where="Table 2; Combination of Image Transformations",
+            differs=f"rates, {_HEAD}; the batch is ours",
+        ),
+        ProbeProtocol(
+            name="stl10_ablation",
+            dataset="stl10",
+            layers=("conv5",),
+            crop_size=96,
+            resize=96,
+            epochs=500,
+            learning_rates=_AUTHORS_STEPS,
+            where="Table 1; Ablation Experiments",
+            differs=f"rates, {_HEAD}; the batch is ours",
+        ),
+        ProbeProtocol(
+            name="celeba",
+            dataset="celeb_a",
+            crop_size=96,
+            resize=144,
+            epochs=100,
+            learning_rates=_AUTHORS_STEPS,
+            metric="average precision",
+            where="Table 3; Combination of Image Transformations",
+            differs=f"rates, {_HEAD} for STL-10; batch and resize are ours",
+        ),
+        ProbeProtocol(
+            name="imagenet",
+            dataset="imagenet2012",
+            crop_size=227,
+            resize=256,
+            epochs=65,
+            batch_size=192,
+            learning_rates=_PAPER_STEPS,
+            pooled=True,
+            where="Table 5; Supplement, Details of the Evaluation Protocol",
+            differs=_IMAGENET,
+        ),
+        ProbeProtocol(
+            name="places",
+            dataset="folder",
+            crop_size=227,
+            resize=256,
+            epochs=65,
+            batch_size=192,
+            learning_rates=_PAPER_STEPS,
+            pooled=True,
+            where="Table 6; Supplement, Details of the Evaluation Protocol",
+            differs=f"{_IMAGENET}; Places is Places205 there, with which Places365 is not to be compared",
+        ),
+        ProbeProtocol(
+            name="own",
+            dataset="folder",
+            crop_size=None,
+            resize=None,
+            epochs=30,
+            learning_rates=_AUTHORS_STEPS,
+            pooled=True,
+            where="for your own images",
+            differs="all of it is ours, but for the head and the rates, which are the authors' code's",
+        ),
+        ProbeProtocol(
+            name="tiles",
+            dataset="any",
+            layers=("conv5",),
+            crop_size=None,
+            resize=None,
+            epochs=30,
+            learning_rates=_AUTHORS_STEPS,
+            pooled=True,
+            where="Figure 1",
+            differs="all but the layer: head and rates are the authors' code's, the rest is ours",
+        ),
+    )
 }
+_DEFAULTS = {"stl10": "stl10", "celeb_a": "celeba", "imagenet2012": "imagenet", "places365_small": "places"}
+
+
+def name_for(dataset: str) -> str:
+    """The protocol for a data set, if no other is asked for."""
+    return _DEFAULTS.get(dataset.removeprefix("tfds:"), "own")
+
+
+def resolve(name: str, given: dict[str, Any], crop_size: int | None = None, resize: int | None = None) -> ProbeProtocol:
+    """A protocol with what was `given` instead; `changed` tells of it.
+
+    Args:
+      given: values by the name of the field; and `learning_rate`, the first of the rates, with which the others go
+        along. Where `crop_size` is given and `resize` is not, that keeps its share of the crop.
+      crop_size, resize: of the network's pre-training, for a protocol that does not say.
+    """
+    preset = PROTOCOLS[name]
+    crop = preset.crop_size or crop_size or 64
+    values = {"crop_size": crop, "resize": preset.resize or resize or round(1.5 * crop), **given}
+    if "crop_size" in given and "resize" not in given:
+        values["resize"] = round(values["resize"] * values["crop_size"] / crop)
+    rate = values.pop("learning_rate", None)
+    if rate is not None:
+        factor = rate / preset.learning_rates[0][1]
+        values["learning_rates"] = tuple((share, factor * each) for share, each in preset.learning_rates)
+    if values["resize"] < values["crop_size"]:
+        raise InputError(f"--resize={values['resize']}: smaller than the crop of {values['crop_size']} pixels")
+    changed = tuple(
+        field for field, value in values.items() if getattr(preset, field) not in (None, value) or field == "grid"
+    )
+    return dataclasses.replace(preset, **values, changed=changed)
 
 
 def describe(protocol: ProbeProtocol) -> str:
     """A line per setting of the protocol."""
     maps = "average-pooled to about 9,000 units" if protocol.pooled else "whole"
+    if protocol.grid:
+        maps = f"average-pooled to {protocol.grid}×{protocol.grid} squares"
     rates = ", ".join(f"{rate:g} from {100 * share:.0f} %" for share, rate in protocol.learning_rates)
+    crop = f"{protocol.crop_size}, of images of {protocol.resize}" if protocol.crop_size else "as in pre-training"
     lines = {
-        "layers": f"{', '.join(protocol.layers)}, {maps}",
-        "crop_size": protocol.crop_size,
-        "epochs": protocol.epochs,
-        "rates": f"{rates}; momentum {protocol.momentum:g}",
+        "layers": f"{', '.join(protocol.layers) or 'all'}, {maps}",
+        "crop_size": crop,
+        "epochs": f"{protocol.epochs}, in batches of {protocol.batch_size}",
+        "rates": f"{rates}; momentum {protocol.momentum:g}; L2 {protocol.l2:g}",
         "reports": f"{protocol.metric} ({protocol.where})",
         "not the paper's": protocol.differs or "nothing",
     }
+    if protocol.changed:
+        lines["changed by flags"] = ", ".join(protocol.changed)
     return "\n".join(f"    {name:28s} {value}" for name, value in lines.items())

@@ -30,6 +30,7 @@ import shlex
 from typing import Any
 
 import lci_tf
+from lci_tf import presets
 from lci_tf.errors import InputError
 from lci_tf.presets import Settings
 
@@ -70,7 +71,7 @@ class Run:
         found = sorted(p.name for p in self.path.iterdir() if p.name[0] != ".") if self.path.is_dir() else []
         is_old = (self.path / FLAGFILE).is_file()
         if is_old:
-            self._compare(self.flags(), given, free={"run_dir", *others})
+            self._compare({**self._later_settings(given), **self.flags()}, given, free={"run_dir", *others})
         elif found:
             raise InputError(
                 f"--run_dir={self.path}: is not a run, for it has {found[0]} but no {FLAGFILE}; "
@@ -98,6 +99,12 @@ class Run:
                 "choose another --run_dir, or the same settings"
             )
 
+    def _later_settings(self, names):
+        """Those of `names` that are settings which came after the run, as its preset has them."""
+        flags = self.flags()
+        later = [f.name for f in dataclasses.fields(Settings) if f.name in names and f.name not in flags]
+        return {name: _flag_text(name, getattr(self.settings(), name)) for name in later}
+
     def _lock(self):
         # Kept until this process ends, however it ends: a second one would tear the files of the first.
         import fcntl
@@ -119,15 +126,18 @@ class Run:
         return {name: text for name, _, text in pairs}
 
     def settings(self) -> Settings:
-        """What the run was started with, as far as that is in `Settings`."""
+        """What the run was started with, as far as that is in `Settings`.
+
+        A setting that came after the run has its value of the data set's preset.
+        """
         flags = self.flags()
-        fields = {field.name: field.type for field in dataclasses.fields(Settings)}
-        missing = fields.keys() - flags.keys()
-        if missing:
-            raise InputError(f"{self.path / FLAGFILE}: has no --{min(missing)}; it is of another version of lci_tf")
+        if "dataset" not in flags:
+            raise InputError(f"{self.path / FLAGFILE}: has no --dataset; it is of another version of lci_tf")
         read = {int: int, float: float, bool: lambda text: text == "true", str: str}
         as_list = lambda text: tuple(next(csv.reader([text])))  # noqa: E731
-        return Settings(**{name: read.get(kind, as_list)(flags[name]) for name, kind in fields.items()})
+        fields = {field.name: field.type for field in dataclasses.fields(Settings) if field.name in flags}
+        given = {name: read.get(kind, as_list)(flags[name]) for name, kind in fields.items()}
+        return presets.resolve(flags["dataset"], given)
 
     def data(self) -> tuple[str, str | None, list[str]]:
         """The images that it was started with: data set, split and folders, as `data.open_source` takes them."""

@@ -14,7 +14,9 @@ _RUN, _SPEED = "Run", "Speed"
 
 cli.define_data_flags()
 cli.define_settings_flags()
-flags.DEFINE_string("run_dir", None, "where everything of the run goes [runs/DATASET]", module_name=_RUN)
+flags.DEFINE_string(
+    "run_dir", None, "where everything of the run goes [runs/DATASET or runs/DATASET_tiles]", module_name=_RUN
+)
 flags.DEFINE_integer("steps", None, "of the whole training, instead of --epochs", lower_bound=1, module_name=_RUN)
 flags.DEFINE_string("init_from", None, "a run or checkpoint whose weights to start from", module_name=_RUN)
 flags.DEFINE_boolean("inpainter_only", False, "train F and D alone, without C", module_name=_RUN)
@@ -56,10 +58,11 @@ def main():
     flag = cli.FLAGS
     settings = cli.settings_from_flags()
     settings.check()
-    if flag.probe_dataset and flag.inpainter_only:
-        raise InputError("--probe_dataset: there are no features to probe with --inpainter_only, which trains no C")
-    if flag.export_every and flag.inpainter_only:
-        raise InputError("--export_every: there are no features to export with --inpainter_only, which trains no C")
+    if flag.inpainter_only or settings.trains_seams:
+        why = "--transforms=tiles" if settings.trains_seams else "--inpainter_only"
+        for name, verb in {"probe_dataset": "probe", "export_every": "export"}.items():
+            if flag[name].value:
+                raise InputError(f"--{name}: there are no features to {verb} with {why}, which trains no C")
     if flag.deterministic:
         _make_deterministic(flag.seed)
     from lci_tf import data, runs
@@ -79,7 +82,8 @@ def main():
     if flag.cache:
         source = cache.in_memory(source, settings.resize)
     report = InputReport(source, flag.max_bad_images)
-    run_dir = flag.run_dir or f"runs/{flag.dataset.replace('/', '_').replace(':', '_')}"
+    tiles = "_tiles" * settings.trains_seams
+    run_dir = flag.run_dir or f"runs/{flag.dataset.replace('/', '_').replace(':', '_')}{tiles}"
     if flag.dry_run:
         print(presets.describe(flag.dataset, settings))
         return dry_run.look(f"{run_dir}_dry_run", source, plan, devices, report)

@@ -102,7 +102,7 @@ def from_file(
     Args:
       path: a Keras model (`.keras`, `.h5`, or Keras's SavedModel), or a SavedModel with a signature `images` or
         `serving_default` from a batch of images to maps, or to vectors, which become maps of one pixel.
-      layers: which maps; of a Keras model any of its layers. By default all of its outputs.
+      layers: which maps; of a Keras model any of its outputs and layers. By default all of its outputs.
       pixels: what the network expects, a name in `PIXELS`. A signature that takes uint8 needs none.
       flag, layers_flag: what the user calls the path and the layers, for messages.
     """
@@ -143,7 +143,7 @@ def run_of(prefix: str, flag: str = "--run_dir") -> Run:
 def _of_run(run, flag):
     settings, facts = run.settings(), run.facts()
     if "C" not in facts["parameters"]:
-        raise InputError(f"{flag}={run.path}: has no C, since it was started with --inpainter_only")
+        raise InputError(f"{flag}={run.path}: has no C, since it trained F and D alone")
     labels = tuple(facts["labels"])
     classifier = models.classifier(settings.backbone, len(labels), settings.crop_size, settings.width)
     maps = classifier.get_layer("features")
@@ -162,16 +162,16 @@ def _of_run(run, flag):
 def _of_keras(model, layers, pixels, origin, what, layers_flag):
     if len(model.inputs) != 1 or len(model.inputs[0].shape) != 4:
         raise InputError(f"{what}: takes something else than one batch of images")
-    named = {layer.name: layer for layer in model.layers}
+    if isinstance(model.output, dict):
+        outputs = model.output
+    else:
+        outputs = dict(zip(model.output_names, tf.nest.flatten(model.output), strict=True))
+    named = {**{layer.name: layer for layer in model.layers}, **outputs}
     for layer in layers:
         if layer not in named:
             raise InputError(f"{layers_flag}={layer}: no such layer; {what} has {', '.join(named)}")
     if layers:
-        outputs = {layer: named[layer].output for layer in layers}
-    elif isinstance(model.output, dict):
-        outputs = model.output
-    else:
-        outputs = dict(zip(model.output_names, tf.nest.flatten(model.output), strict=True))
+        outputs = {layer: outputs[layer] if layer in outputs else named[layer].output for layer in layers}
     inner = tf.keras.Model(model.inputs, outputs)
     height, width = model.inputs[0].shape[1:3]
     inputs = tf.keras.Input([height, width, 3], name="images")

@@ -1,5 +1,12 @@
 import lci_tf  # noqa: F401, I001 (before TensorFlow, which it keeps quiet)
 
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -65,3 +72,36 @@ def refusal():
         return str(caught.value)
 
     return message
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory):
+    """Starts a process that serves exports as TF Serving does: `with stand_in(name=export_dir, …) as ports`.
+
+    The ports are those of "grpc" and "rest". See tests/serving/model_server.py.
+    """
+    pytest.importorskip("tensorflow_serving", reason="needs pip install lci_tf[serving]")
+    script = pathlib.Path(__file__).parent / "serving" / "model_server.py"
+
+    @contextlib.contextmanager
+    def serve(**export_dirs):
+        models = [f"{name}={export_dir}" for name, export_dir in export_dirs.items()]
+        elsewhere = tmp_path_factory.mktemp("elsewhere")
+        with (elsewhere / "log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-I", str(script), *models],
+                cwd=elsewhere,
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        try:
+            line = process.stdout.readline()
+            assert line, (elsewhere / "log").read_text()
+            yield json.loads(line)
+        finally:
+            process.communicate()  # the end of its input is its end
+
+    return serve

@@ -38,7 +38,7 @@ def write_run(path, images, steps=(20, 40), checkpoint=True, **changes):
         run.log(step, {"loss/classifier": 100 / step, "accuracy/rot90": 0.5})
     if checkpoint:
         learner = training.build(training.Plan(settings=settings, steps=1))
-        run.describe({"labels": learner.labels, "parameters": {"C": 1}})
+        run.describe({"labels": learner.labels, "parameters": {"C": 1} if learner.classifier else {}})
         checkpoints.Checkpoints(run, training.checkpointed(learner)).save(40)
     return run
 
@@ -79,6 +79,7 @@ def test_a_run_alone_gives_every_figure(run, tmp_path):
             "neighbours_conv5", "knn", "map_conv2", "map_conv5"]  # fmt: skip
     assert said == {
         **{name: str(tmp_path / f"{name}.pdf") for name in made},
+        "tiles": f"not made: --run_dir={run.path}: inpaints no seams; give a run with --transforms=tiles",
         "projector": f"tensorboard --logdir={tmp_path / 'projector'}",
     }
     for name in made:
@@ -95,12 +96,14 @@ def test_what_is_missing_is_said_in_a_line(images, tmp_path):
     assert result.returncode == 0 and result.stderr == ""
     assert list(said) == list(FIGURES)
     gone = f"not made: --data_dir={moved}: no such folder"
-    without_f = f"not made: --run_dir={run.path}: has no F, since lci is not among its --transforms"
+    without_f = f"not made: --run_dir={run.path}: inpaints no patches, since lci is not among its --transforms"
     assert said["curves"] == str(run.path / "figures" / "curves.png")
     assert (run.path / "figures" / "filters.png").read_bytes().startswith(b"\x89PNG")
+    without_seams = f"not made: --run_dir={run.path}: inpaints no seams; give a run with --transforms=tiles"
+    expected = {"lci": without_f, "patches": without_f, "tiles": without_seams}
     for name in FIGURES:
         if name not in ("curves", "filters"):
-            assert said[name] == (without_f if name in ("lci", "patches") else gone)
+            assert said[name] == expected.get(name, gone)
 
 
 def test_the_figures_are_those_that_the_flags_name():
@@ -139,6 +142,19 @@ def test_transformations_are_of_the_original_below(materials):
         np.array_equal(details[5], transformed[5][row : row + 13, column : column + 13]) and inside[row + 6, column + 6]
         for row in range(20) for column in range(20)
     )  # fmt: skip
+
+
+def test_tiles_stand_below_the_natural_images(images, tmp_path, refusal):
+    run = write_run(tmp_path / "run", images, transforms=("tiles",), margin=0, tiles=2, seam=4)
+    seams = Materials(run_dir=str(run.path))
+    shown = np.array(tiles(MAKERS["tiles"](seams)["tiles"]))
+    assert shown.shape == (12, 32, 32, 3)
+    inner = [(slice(top + 2, top + 14), slice(left + 2, left + 14)) for top in (0, 16) for left in (0, 16)]
+    for natural, permuted in zip(shown[:6], shown[6:], strict=True):  # tiles are the same but for the bands
+        assert {natural[tile].tobytes() for tile in inner} == {permuted[tile].tobytes() for tile in inner}
+    assert any((natural != permuted)[2:14, 2:14].any() for natural, permuted in zip(shown[:6], shown[6:], strict=True))
+    assert refusal(MAKERS["transformations"], seams).endswith("has no C, since it trained F and D alone")
+    assert refusal(MAKERS["lci"], seams).endswith("inpaints no patches, since lci is not among its --transforms")
 
 
 def test_the_mean_is_that_of_the_run_s_images(materials, images):
@@ -185,7 +201,7 @@ def test_other_images_than_the_run_s(run, tmp_path, refusal):
     [
         ([], 2, "--run_dir: of which run? Give one of lci_tf.train"),
         (["--run_dir=nowhere"], 2, "--run_dir=nowhere: no such run or checkpoint"),
-        (["--run_dir=RUN", "--figures=lci,graph"], 2, "--figures=graph: unknown; expected some of curves, transform"),
+        (["--run_dir=RUN", "--figures=lci,graph"], 2, "--figures=graph: unknown; expected some of curves, tiles"),
         (["--run_dir=RUN", "--data_dir=DIR"], 2, "--data_dir: of which data set? Give --dataset too"),
         (["--run_dir=RUN", "--figures=filters"], 1, "not made: --run_dir=RUN: has no checkpoint yet"),
     ],

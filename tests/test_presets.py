@@ -27,6 +27,7 @@ EVERYWHERE = {
     "warp_strength": 0.1,
     "noise_scale": 1,
     "transforms": ("rot", "warp", "lci"),
+    "tiles": 4,
 }
 
 
@@ -56,6 +57,15 @@ def test_a_crop_of_another_size_takes_margin_resize_and_patch_along():
     assert (settings.margin, settings.patch_size) == (24, 48)
 
 
+@pytest.mark.parametrize("dataset, seam", [("stl10", 4), ("celeb_a", 6), ("imagenet2012", 8), ("folder", 4)])
+def test_a_seam_is_a_quarter_of_a_tile_and_tiles_have_no_margin(dataset, seam):
+    settings = presets.resolve(dataset, {"transforms": ("tiles",)})
+    settings.check()
+    assert settings.trains_seams and (settings.margin, settings.seam) == (0, seam)
+    assert settings.seam == settings.crop_size / settings.tiles / 4
+    assert presets.resolve(dataset, {"crop_size": 256}).seam == 16
+
+
 def test_the_description_marks_what_is_not_the_papers():
     text = presets.describe("stl10", presets.resolve("stl10", {"patch_size": 56}))
     lines = {line.split()[0]: line for line in text.splitlines() if line.startswith("    ")}
@@ -65,6 +75,7 @@ def test_the_description_marks_what_is_not_the_papers():
     assert lines["border"].split() == ["border", "2"]
 
 
+TILES = {"transforms": ("tiles",)}
 CONTRADICTIONS = {
     "--patch_size=80: larger than the crop of --crop_size=64": {"patch_size": 80},
     "--border=24: leaves no centre to inpaint in a patch of --patch_size=48": {"border": 24},
@@ -84,6 +95,19 @@ CONTRADICTIONS = {
     "--learning_rate=0.0: must be above 0": {"learning_rate": 0.0},
     "--epochs=0: must be at least 1": {"epochs": 0},
     "--tilt=-1.0: must not be negative": {"tilt": -1.0},
+    "--transforms=rot,tiles: tiles is no class of C's, but trains an inpainter of seams; give it alone": {
+        "transforms": ("rot", "tiles")
+    },
+    "--tiles=1: must be at least 2": {**TILES, "tiles": 1},
+    "--crop_size=72: must be divisible by 16, for 4 whole tiles along each side, each divisible by 4": {
+        **TILES,
+        "crop_size": 72,
+    },
+    "--crop_size=80: must be divisible by 32, for 4 whole": {**TILES, "crop_size": 80, "deep_inpainter": True},
+    "--seam=3: must be even, above 0 and below the side of a tile, 16 pixels": {**TILES, "seam": 3},
+    "--seam=16: must be even": {**TILES, "seam": 16},
+    "--margin=16: tiles have none": {**TILES, "margin": 16},
+    "--batch_size=31: must be divisible by two (D sees pairs)": {**TILES, "batch_size": 31},
 }
 
 

@@ -1,5 +1,6 @@
 """The run directory, and above all what is left of it when a process dies."""
 
+import dataclasses
 import json
 import math
 import os
@@ -13,6 +14,7 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
+from lci_tf import presets
 from lci_tf.runs import Run
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -109,6 +111,19 @@ def test_a_run_is_taken_up_by_the_same_flags_only(tmp_path, refusal):
     assert Run(path).flags()["border"] == "2"
     assert "(no --seed)" in refusal(Run(path).begin, {**DEFINING, "seed": None})
     assert "--border=3" in refusal(lambda: Run(path).begin({**DEFINING, "border": 3}, is_chief=False))
+
+
+def test_a_run_from_before_a_setting_has_its_preset_and_goes_on(tmp_path, refusal):
+    settings = dataclasses.asdict(presets.resolve("stl10", {"crop_size": 96, "border": 3}))
+    before = {name: value for name, value in settings.items() if name not in ("tiles", "seam")}
+    run = Run(tmp_path / "run")
+    run.begin({**before, "dataset": "stl10"})
+    assert (run.settings().seam, run.settings().tiles) == (6, 4)
+    assert dataclasses.asdict(run.settings()) == settings
+    assert "--seam=6, not --seam=8" in refusal(run.begin, {**settings, "seam": 8, "dataset": "stl10"})
+    assert Run(run.path).begin({**settings, "dataset": "stl10"}) is True
+    Run(tmp_path / "other").begin(before)
+    assert "has no --dataset; it is of another version" in refusal(Run(tmp_path / "other").settings)
 
 
 def test_a_moved_run_goes_on_where_it_is(tmp_path):

@@ -19,6 +19,11 @@ def seeds(seed: int, purpose: int, step: tf.Tensor, batch_size: int) -> tf.Tenso
     return tf.random.stateless_uniform([batch_size, 2], key(seed, purpose, step), None, None, tf.int64)
 
 
+def normal(seeds: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
+    """N(0, 1), float32 [n, *shape], of `seeds` [n, 2]: drawn where it is needed, the same however rows are shared."""
+    return tf.map_fn(lambda seed: tf.random.stateless_normal(shape, seed), seeds, fn_output_signature=tf.float32)
+
+
 def key(seed: int, purpose: int, step: tf.Tensor) -> tf.Tensor:
     """int64 [2], a seed for `tf.random.stateless_*`."""
     base = tf.constant([seed, purpose], tf.int64)

@@ -58,7 +58,7 @@ def head(conv5: tf.Tensor, classes: int, width: float = 1.0, sync_bn: bool = Fal
     return dense(classes, dtype="float32", name="fc3")(x)
 
 
-@tf.keras.utils.register_keras_serializable(package="lci_tf")
+@tf.keras.utils.register_keras_serializable("lci_tf")  # so that saved models are loaded without naming it
 class TwoStreamConv2D(tf.keras.layers.Conv2D):
     """A convolution whose two halves of filters see a half of the input channels each.
 

@@ -11,9 +11,8 @@ from tqdm import tqdm
 from lci_tf import pictures
 from lci_tf.checkpoints import Checkpoints
 from lci_tf.errors import InputError
-from lci_tf.pretraining import montages, optimizers
-from lci_tf.pretraining.examples import examples_of
-from lci_tf.pretraining.learner import Pretraining
+from lci_tf.pretraining import optimizers
+from lci_tf.pretraining.players import Players
 from lci_tf.runs import Run
 
 log = logging.getLogger("lci_tf")
@@ -113,7 +112,7 @@ class LogNumbers(_OnSchedule):
         self._recorder = recorder
 
     def act(self, step):
-        learner: Pretraining = self.model
+        learner: Players = self.model
         values = {name: float(mean.result()) for name, mean in learner.means.items()}
         for player in learner.players:
             values[f"learning_rate/{player}"] = optimizers.learning_rate(learner.optimizer_of(player), step - 1)
@@ -123,7 +122,7 @@ class LogNumbers(_OnSchedule):
 
 
 class Montages(_OnSchedule):
-    """What C sees and F makes of the first batch: at the start, at steps 100, 200, 400, …, and at the end."""
+    """What the training makes of the first batch: at the start, at steps 100, 200, 400, …, and at the end."""
 
     def __init__(self, first_step, last_step, batch, recorder: Recorder):
         super().__init__(_FIRST_MONTAGE, first_step, last_step)
@@ -140,21 +139,8 @@ class Montages(_OnSchedule):
         return max(self._next, 1) * 2 if step >= self._next else self._next
 
     def act(self, step):
-        for name, picture in montages_of(self.model, self._batch).items():
+        for name, picture in self.model.montages(self._batch["image"], self._batch["draws"]).items():
             self._recorder.picture(step, name, picture)
-
-
-def montages_of(learner: Pretraining, batch) -> dict[str, np.ndarray]:
-    """By name: the transformations side by side, F's patches, C's first filters; as far as there are such."""
-    made, shown = {}, examples_of(learner, batch)
-    if learner.classifier:
-        made["transformations"] = montages.transformations(shown.transformed)
-        made["conv1"] = montages.filters(learner.classifier.get_layer("features").weights[0].numpy())
-    if shown.patches is not None:
-        original, erased, _, autoencoded, inpainted, places = shown.patches
-        made["patches"] = montages.patches(original, erased, inpainted, autoencoded)
-        made["lci"] = montages.lci_examples(shown.images, shown.inpainted, places, learner.lci.patch_size)
-    return made
 
 
 class Probe(_OnSchedule):

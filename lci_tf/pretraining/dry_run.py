@@ -9,7 +9,7 @@ import tensorflow as tf
 from lci_tf import pictures
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
-from lci_tf.pretraining import batches, callbacks, training
+from lci_tf.pretraining import batches, training
 
 _STEPS = 3
 
@@ -28,14 +28,16 @@ def look(
         return batches.training_batches(source, plan.settings, made, plan.seed, report, start_step, worker)
 
     with report.one_line_errors():
-        for name, picture in callbacks.montages_of(learner, training.first_rows(make)).items():
+        shown = training.first_rows(make)
+        for name, picture in learner.montages(shown["image"], shown["draws"]).items():
             path = pathlib.Path(folder) / f"{name}.png"
             pictures.save(path, picture)
             print(f"  {name:16s} {path}")
         for name, model in (("C", learner.classifier), ("F", learner.inpainter), ("D", learner.discriminator)):
             if model is not None:
                 print(f"  parameters of {name}  {model.count_params():,}")
-        print(f"  classes          {', '.join(learner.labels)}")
+        if learner.labels:
+            print(f"  classes          {', '.join(learner.labels)}")
         seconds = _seconds_per_step(learner, iter(batches.distributed(strategy, make)), strategy)
     left = plan.steps * seconds
     print(f"  speed            {plan.settings.batch_size / seconds:,.0f} images/s, {seconds:.2f} s a step")

@@ -1,43 +1,11 @@
-"""What a learner makes of some images, to be looked at."""
+"""A batch as it is best looked at: in the middle, and not tilted."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from lci_tf.pretraining.learner import Patches, Pretraining
-
 _CENTRE = (0.5, 0.5, 1.0, 0.5)  # as `transforms.cut` draws it: the middle, not tilted
-
-
-class Examples(NamedTuple):
-    """Arrays, [n, side, side, 3] in [-1, 1].
-
-    Attributes:
-      images: with their margin.
-      transformed: by label, what C sees; empty without C.
-      patches: what F was given and made; None without F.
-      inpainted: the images with F's patches; None without F.
-    """
-
-    images: np.ndarray
-    transformed: dict[str, np.ndarray]
-    patches: Patches | None
-    inpainted: np.ndarray | None
-
-
-def examples_of(learner: Pretraining, batch: dict[str, Any]) -> Examples:
-    """Of a batch as `batches.training_batches` has it."""
-    x, draws = batch["image"], batch["draws"]
-    patches = learner.inpaint(x, draws, training=False)
-    transformed, inpainted = {}, None
-    if learner.classifier:
-        stacks = [stack.numpy() for stack in learner.transformed(x, patches, draws)]
-        transformed = dict(zip(learner.labels, stacks, strict=True))
-    if patches is not None:
-        inpainted = learner.lci.paste(x, patches.inpainted, patches.places).numpy()
-        patches = Patches(*(part if part is None else part.numpy() for part in patches))
-    return Examples(x.numpy(), transformed, patches, inpainted)
 
 
 def centred(batch: dict[str, Any]) -> dict[str, Any]:

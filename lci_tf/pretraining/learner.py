@@ -2,14 +2,15 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+from lci_tf.data.draws import normal
 from lci_tf.presets import Settings
-from lci_tf.pretraining import losses
+from lci_tf.pretraining import losses, montages
+from lci_tf.pretraining.players import Draws, Gradients, Players, Results, pairs
 from lci_tf.transforms import LimitedContextInpainting, Transformation, labels_of
 from lci_tf.transforms.cut import cut
-
-Draws = dict[str, tf.Tensor]
 
 
 class Patches(NamedTuple):
@@ -32,7 +33,23 @@ class Patches(NamedTuple):
     places: tf.Tensor
 
 
-class Pretraining(tf.keras.Model):
+class Examples(NamedTuple):
+    """What a learner makes of some images, to be looked at: arrays, [n, side, side, 3] in [-1, 1].
+
+    Attributes:
+      images: with their margin.
+      transformed: by label, what C sees; empty without C.
+      patches: what F was given and made; None without F.
+      inpainted: the images with F's patches; None without F.
+    """
+
+    images: np.ndarray
+    transformed: dict[str, np.ndarray]
+    patches: Patches | None
+    inpainted: np.ndarray | None
+
+
+class Pretraining(Players):
     """Trains C to tell transformations apart, with F and D if inpainting is one of them.
 
     Each of the three may be missing:
@@ -49,45 +66,11 @@ class Pretraining(tf.keras.Model):
         transforms: list[Transformation | LimitedContextInpainting],
         settings: Settings,
     ):
-        super().__init__(name="pretraining")
-        self.classifier, self.inpainter, self.discriminator = classifier, inpainter, discriminator
+        super().__init__(classifier, inpainter, discriminator, transforms, settings)
         self.labels = labels_of(transforms)
-        self.transforms = transforms
         self.lci = next((t for t in transforms if isinstance(t, LimitedContextInpainting)), None)
-        self._settings = settings
-        self.steps_done = tf.Variable(
-            0, trainable=False, dtype=tf.int64, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
-        )
-        self.means = {name: tf.keras.metrics.Mean(name) for name in self._metric_names()}
 
-    def compile(self, classifier_optimizer=None, inpainter_optimizer=None, discriminator_optimizer=None, **kwargs):
-        super().compile(**kwargs)
-        self.classifier_optimizer = classifier_optimizer
-        self.inpainter_optimizer = inpainter_optimizer
-        self.discriminator_optimizer = discriminator_optimizer
-
-    def train_step(self, batch):
-        """One update of every player, all from the same forward pass.
-
-        Args:
-          batch: `"image"`: [n, s, s, 3] in [-1, 1], s = crop + margin; `"draws"`: see `batches.draw`.
-        """
-        gradients, results = self.gradients(batch["image"], batch["draws"])
-        for player, values in gradients.items():
-            norm = tf.linalg.global_norm(values)
-            if tf.is_tensor(self._loss_scale()):  # then an overflow is no divergence, but a step left out
-                norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
-            results[f"gradient_norm/{player}"] = norm
-            variables = getattr(self, player).trainable_variables
-            self.optimizer_of(player).apply_gradients(
-                zip(values, variables, strict=True), experimental_aggregate_gradients=False
-            )
-        self.steps_done.assign_add(1)
-        for name, value in results.items():
-            self.means[name].update_state(value)
-        return {name: mean.result() for name, mean in self.means.items()}
-
-    def gradients(self, x: tf.Tensor, draws: Draws) -> tuple[dict[str, list[tf.Tensor]], dict[str, tf.Tensor]]:
+    def gradients(self, x: tf.Tensor, draws: Draws) -> tuple[Gradients, Results]:
         """The gradients of each player's loss over the global batch, by player, and what to report of this replica."""
         weight, results = self._settings, {}
         with tf.GradientTape(persistent=True) as tape:
@@ -98,8 +81,8 @@ class Pretraining(tf.keras.Model):
                 loss_ssl = losses.classification(logits, labels)  # eq. 1
                 results |= {"loss/classifier": loss_ssl, **self._accuracies(logits, labels)}
             if self.discriminator:
-                pairs = tf.concat([_pairs(patches.original), _pairs(patches.inpainted)], axis=0)
-                real, fake = tf.split(self.discriminator(pairs, training=True), 2)
+                judged = tf.concat([pairs(patches.original), pairs(patches.inpainted)], axis=0)
+                real, fake = tf.split(self.discriminator(judged, training=True), 2)
                 loss_d = losses.discriminator_hinge(real, fake)
                 gan = losses.inpainter_hinge(fake)
                 border = losses.border(patches.inpainted, patches.original, self.lci.mask)
@@ -110,10 +93,7 @@ class Pretraining(tf.keras.Model):
                     loss_f += weight.autoencoding_weight * autoencoding  # L_inp,AE
                     results["loss/autoencoding"] = autoencoding
 
-        # Every replica holds the means over its own part of the batch: their share in the mean over all of it.
-        share = self._loss_scale() / tf.cast(self.distribute_strategy.num_replicas_in_sync, tf.float32)
-        gradients = {}
-        at_patches = 0.0
+        share, gradients, at_patches = self._share(), {}, 0.0
         if self.classifier:
             at = {"classifier": self.classifier.trainable_variables}
             if self.discriminator and weight.adversarial_classifier:
@@ -139,7 +119,7 @@ class Pretraining(tf.keras.Model):
             return None
         places = self.lci.place(draws["patch"], x.shape[1])
         e = self.lci.crop(x, places)
-        erased = self.lci.erase_centre(e, _normal(draws["noise"], e.shape[1:]))
+        erased = self.lci.erase_centre(e, normal(draws["noise"], e.shape[1:]))
         given = [e, erased] if self._settings.patch_autoencoding else [erased]
         made = self.inpainter(tf.concat(given, axis=0), training=training and self.discriminator is not None)
         *autoencoded, inpainted = tf.split(made, len(given))
@@ -182,57 +162,40 @@ class Pretraining(tf.keras.Model):
     def _autoencodes(self):
         return self.inpainter is not None and self._settings.patch_autoencoding
 
-    def _metric_names(self):
+    def reported(self) -> list[str]:
         names = []
         if self.classifier:
             identity = ["identity_untouched", "identity_autoencoded"] if self._autoencodes() else ["identity"]
             names += ["loss/classifier", *(f"accuracy/{name}" for name in [*identity, *self.labels[1:]])]
-            names.append("gradient_norm/classifier")
         if self.discriminator:
             names += ["loss/discriminator", "loss/inpainter_gan", "loss/border"]
             names += ["loss/autoencoding"] * self._autoencodes()
-            names += ["gradient_norm/discriminator", "gradient_norm/inpainter"]
         return names
 
-    @property
-    def players(self) -> list[str]:
-        """Which of C, F and D are trained."""
-        return ["classifier"] * bool(self.classifier) + ["discriminator", "inpainter"] * bool(self.discriminator)
+    def examples(self, x: tf.Tensor, draws: Draws) -> Examples:
+        patches = self.inpaint(x, draws, training=False)
+        transformed, inpainted = {}, None
+        if self.classifier:
+            stacks = [stack.numpy() for stack in self.transformed(x, patches, draws)]
+            transformed = dict(zip(self.labels, stacks, strict=True))
+        if patches is not None:
+            inpainted = self.lci.paste(x, patches.inpainted, patches.places).numpy()
+            patches = Patches(*(part if part is None else part.numpy() for part in patches))
+        return Examples(x.numpy(), transformed, patches, inpainted)
 
-    def optimizer_of(self, player: str) -> tf.keras.optimizers.Optimizer:
-        return getattr(self, f"{player}_optimizer")
-
-    @property
-    def metrics(self):
-        return []  # `means` are reset by whoever logs them, not by Keras when `fit` begins: a resumed run goes on
-
-    def _loss_scale(self):
-        """One for all players, since C's backward pass serves two. 1 unless it is float16 that computes."""
-        optimizer = self.optimizer_of(self.players[0])
-        return getattr(optimizer, "loss_scale", 1.0)
-
-    def _summed(self, gradients):
-        """Over the replicas, and without the loss scale."""
-        gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, gradients)
-        scale = self._loss_scale()
-        if not tf.is_tensor(scale):
-            return gradients
-        # If one player's overflow, all are made to: so all optimisers leave out the same steps, and keep one scale.
-        finite = tf.math.is_finite(sum(tf.reduce_sum(g) for values in gradients.values() for g in values))
-        factor = tf.where(finite, 1.0 / scale, float("nan"))
-        return {player: [g * factor for g in values] for player, values in gradients.items()}
+    def montages(self, x: tf.Tensor, draws: Draws) -> dict[str, np.ndarray]:
+        """The transformations side by side, F's patches, C's first filters; as far as there are such."""
+        made, shown = {}, self.examples(x, draws)
+        if self.classifier:
+            made["transformations"] = montages.transformations(shown.transformed)
+            made["conv1"] = montages.filters(self.classifier.get_layer("features").weights[0].numpy())
+        if shown.patches is not None:
+            original, erased, _, autoencoded, inpainted, places = shown.patches
+            made["patches"] = montages.patches(original, erased, inpainted, autoencoded)
+            made["lci"] = montages.lci_examples(shown.images, shown.inpainted, places, self.lci.patch_size)
+        return made
 
 
 def carries_autoencoded_patch(rows: tf.Tensor) -> tf.Tensor:
     """bool [n]: every second row. A replica's part is even, so that this is every second of the global batch."""
     return tf.range(tf.shape(rows)[0]) % 2 == 0
-
-
-def _pairs(patches):
-    """[n, p, p, 3] to [n/2, p, p, 6]: D judges neighbours together (PacGAN), which makes for diversity."""
-    return tf.concat([patches[0::2], patches[1::2]], axis=3)
-
-
-def _normal(seeds, shape):
-    """N(0, 1) of this shape for every seed: drawn here, on the accelerator, but the same however rows are shared."""
-    return tf.map_fn(lambda seed: tf.random.stateless_normal(shape, seed), seeds, fn_output_signature=tf.float32)

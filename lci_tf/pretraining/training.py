@@ -17,6 +17,8 @@ from lci_tf.errors import InputError
 from lci_tf.presets import Settings
 from lci_tf.pretraining import batches, callbacks, optimizers
 from lci_tf.pretraining.learner import Pretraining
+from lci_tf.pretraining.players import Players
+from lci_tf.pretraining.seams import SeamInpainting
 from lci_tf.pretraining.strategy import is_chief
 from lci_tf.runs import Run
 from lci_tf.trained import BATCHES_SEEN, run_of
@@ -52,7 +54,7 @@ class Plan:
         with_lci = "lci" in self.settings.transforms
         for name in ("inpainter_only", "inpainter"):
             if getattr(self, name) and not with_lci:
-                raise InputError(f"--{name}: there is no inpainter, because lci is not among --transforms")
+                raise InputError(f"--{name}: is for the inpainter of lci, which is not among --transforms")
         if self.inpainter_only and self.inpainter:
             raise InputError("--inpainter_only trains an inpainter, --inpainter takes one that is trained: give one")
 
@@ -64,28 +66,30 @@ def steps_of(settings: Settings, source: Source) -> int:
     return max(1, math.ceil(settings.epochs * source.count / settings.batch_size))
 
 
-def build(plan: Plan) -> Pretraining:
-    """C, F and D, as far as the transformations need them, compiled. To be called inside the strategy's scope."""
+def build(plan: Plan) -> Players:
+    """C, F and D, as far as the settings need them, compiled. To be called inside the strategy's scope."""
     settings = plan.settings
     tf.keras.utils.set_random_seed(plan.seed)
     precision = settings.mixed_precision
     tf.keras.mixed_precision.set_global_policy(precision if precision == "float32" else f"mixed_{precision}")
     try:
         chosen = transforms.create(settings.transforms, settings, settings.crop_size + settings.margin)
-        labels = transforms.labels_of(chosen)
         classifier = inpainter = discriminator = None
-        if not plan.inpainter_only:
+        if not (plan.inpainter_only or settings.trains_seams):
+            classes = len(transforms.labels_of(chosen))
             classifier = models.classifier(
-                settings.backbone, len(labels), settings.crop_size, settings.width, settings.sync_bn
+                settings.backbone, classes, settings.crop_size, settings.width, settings.sync_bn
             )
-        if "lci" in settings.transforms:
-            shape = {"patch_size": settings.patch_size, "deep": settings.deep_inpainter, "width": settings.width}
+        if settings.trains_seams or "lci" in settings.transforms:
+            side = settings.crop_size if settings.trains_seams else settings.patch_size
+            shape = {"patch_size": side, "deep": settings.deep_inpainter, "width": settings.width}
             inpainter = models.inpainter(**shape, sync_bn=settings.sync_bn)
             if plan.inpainter is None:
                 discriminator = models.patch_discriminator(**shape, pooling=settings.discriminator_pooling)
     finally:
         tf.keras.mixed_precision.set_global_policy("float32")
-    learner = Pretraining(classifier, inpainter, discriminator, chosen, settings)
+    kind = SeamInpainting if settings.trains_seams else Pretraining
+    learner = kind(classifier, inpainter, discriminator, chosen, settings)
     learner.compile(
         **optimizers.build(settings, plan.steps),
         jit_compile=plan.jit_compile,
@@ -104,7 +108,7 @@ def train(
     probe_every: int = 0,
     export: Callable | None = None,
     export_every: int | None = None,
-) -> Pretraining:
+) -> Players:
     """Trains up to `plan.steps`, from the run's last checkpoint if it has one.
 
     Args:
@@ -175,7 +179,7 @@ def _facts(learner, source, plan, strategy):
     }
 
 
-def checkpointed(learner: Pretraining) -> dict[str, tf.Module]:
+def checkpointed(learner: Players) -> dict[str, tf.Module]:
     """What a checkpoint holds, by name."""
     held = {"steps_done": learner.steps_done, "means": learner.means}
     for player in ("classifier", "inpainter", "discriminator"):
@@ -186,7 +190,7 @@ def checkpointed(learner: Pretraining) -> dict[str, tf.Module]:
     return held
 
 
-def load_given_weights(learner: Pretraining, plan: Plan) -> None:
+def load_given_weights(learner: Players, plan: Plan) -> None:
     if plan.init_from:
         players = {name: getattr(learner, name) for name in learner.players}
         load_weights(plan.init_from, "--init_from", **players)

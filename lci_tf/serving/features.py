@@ -42,17 +42,16 @@ class ServedFeatures(tf.Module):
                 raise InputError(f"--features={feature}: unknown; there are {', '.join(names(model.layers))}")
         self._crop_size, self._resize = model.crop_size, model.resize
         self._features, self._on_bad_image = tuple(features), on_bad_image
-        self.classifier = model.classifier
+        self._classifier = lambda: model.classifier  # hidden, or all layers of it would be written as functions too
+        self.weights = list(model.classifier.weights)
         self.files = [tf.saved_model.Asset(path) for path in assets]
-        # By these names a process without lci_tf finds what to train.
-        maps = model.classifier.get_layer("features")
-        self.feature_weights, self.trainable_feature_weights = list(maps.weights), list(maps.trainable_weights)
+        self.feature_weights = list(model.classifier.get_layer("features").weights)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
     def of_bytes(self, image_bytes):
         cropped, valid = crops.of_bytes(image_bytes, self._crop_size, self._resize)
         if self._on_bad_image == "error":
-            return self._outputs(crops.require_all(cropped, valid))
+            return self._outputs(crops.require_all(cropped, valid, image_bytes))
         outputs = self._outputs(cropped)
         blank = {name: tf.where(_as_column(valid, value), value, 0) for name, value in outputs.items()}
         return {**blank, VALID: valid}
@@ -67,14 +66,14 @@ class ServedFeatures(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.float32, name="images")])
     def of_levels(self, images):
         """The embedding and all maps of images taken whole, for `load_features`."""
-        return of_levels(self.classifier.get_layer("features"), images)
+        return of_levels(self._classifier().get_layer("features"), images)
 
     @property
     def signatures(self) -> dict[str, Callable]:
         return {"serving_default": self.of_bytes, "images": self.of_images}
 
     def _outputs(self, cropped):
-        made = self.classifier(cropped, training=False)
+        made = self._classifier()(cropped[:, 0], training=False)
         outputs = {name: _feature(made, name) for name in self._features}
         return {**outputs, TRANSFORMATION: tf.nn.softmax(made["logits"])}
 

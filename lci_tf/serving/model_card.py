@@ -46,7 +46,8 @@ def write(signatures: Mapping[str, Any], model: FeatureModel, on_bad_image: str,
 
 
 _BAD = {
-    "error": "the request fails, and its message names their positions",
+    "error": "the request fails, and its message names their positions; where a server makes one batch of several "
+    "requests, all of these fail, and the positions are those in the batch",
     "zeros": "their features are zeros, and `valid` is false",
 }
 

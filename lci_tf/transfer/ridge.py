@@ -1,10 +1,14 @@
-"""A linear classifier in closed form: ridge regression onto +1 for the class and -1 for all others."""
+"""A linear classifier in closed form: ridge regression onto +1 for the class and -1 for all others.
+
+Labels are integers [n]; or, where an image may have several, [n, c] of 0 and 1.
+"""
 
 import dataclasses
 
 import numpy as np
 import tensorflow as tf
 
+from lci_tf.transfer import metrics
 from lci_tf.transfer.standardisation import Standardisation
 
 # Regularisers to choose from, per feature of the standardised images and largest first: of equals, that is the choice.
@@ -43,18 +47,26 @@ def fit(x: np.ndarray, y: np.ndarray, regulariser: float) -> RidgeClassifier:
 
     Args:
       x: float32 [n, d].
-      y: integers [n].
+      y: integers [n] or [n, c].
     """
     return _fit_each(x, y, (regulariser,))[0]
 
 
 def fit_best(x: np.ndarray, y: np.ndarray, seed: int = 0) -> tuple[RidgeClassifier, float]:
-    """The classifier with the regulariser that does best on a held-out fifth, fitted to all; and that regulariser."""
-    held_out = _stratified_fifth(y, seed)
+    """The classifier with the regulariser that does best on a held-out fifth, fitted to all; and that regulariser.
+
+    Best by accuracy; by the mean of average precisions where an image may have several labels.
+    """
+    several = y.ndim == 2
+    held_out = _stratified_fifth(np.zeros(len(y)) if several else y, seed)
     candidates = [x.shape[1] * per_feature for per_feature in _PER_FEATURE]
     fitted = _fit_each(x[~held_out], y[~held_out], candidates)
-    accuracies = [classifier.accuracy(x[held_out], y[held_out]) for classifier in fitted]
-    best = candidates[int(np.argmax(accuracies))]
+    x_held_out, y_held_out = x[held_out], y[held_out]
+    if several:
+        success = [metrics.evaluate(classifier.scores(x_held_out), y_held_out).value for classifier in fitted]
+    else:
+        success = [classifier.accuracy(x_held_out, y_held_out) for classifier in fitted]
+    best = candidates[int(np.argmax(success))]
     return fit(x, y, best), best
 
 
@@ -79,8 +91,9 @@ def _fit_each(x, y, regularisers) -> list[RidgeClassifier]:
     """A classifier per regulariser, from the smaller of the two systems of equations, [n, n] or [d, d]."""
     standardisation = Standardisation.of(x)
     x = standardisation(x)  # which is centred, so that the bias is the targets' mean
-    classes, y = np.unique(y, return_inverse=True)
-    targets = np.where(np.arange(len(classes)) == y[:, None], np.float32(1), np.float32(-1))
+    classes = np.arange(y.shape[1]) if y.ndim == 2 else np.unique(y)
+    present = y == 1 if y.ndim == 2 else classes == y[:, None]
+    targets = np.where(present, np.float32(1), np.float32(-1))
     bias = targets.mean(axis=0)
     targets = targets - bias
     dual = x.shape[0] < x.shape[1]

@@ -5,25 +5,27 @@ import inspect
 from collections.abc import Iterable
 
 from lci_tf.errors import InputError
-from lci_tf.presets import Settings
+from lci_tf.presets import TRANSFORMS, Settings
 from lci_tf.transforms.lci import LimitedContextInpainting
 from lci_tf.transforms.rotation import Rotations
+from lci_tf.transforms.tiles import Tiles
 from lci_tf.transforms.transformation import Transformation
 from lci_tf.transforms.warp import Warp
 
-# By name in `presets.TRANSFORMS`; each takes the settings and the side of the images in pixels.
+# By name in `presets.TRANSFORMS`, or `presets.TILES`; each takes the settings and the side of the images in pixels.
 BUILDERS = {
     "rot": lambda settings, size: Rotations(),
     "warp": lambda settings, size: Warp(
         settings.warp_grid, settings.warp_strength, size, random_points=settings.random_warp_points
     ),
     "lci": lambda settings, size: LimitedContextInpainting(settings.patch_size, settings.border, settings.noise_scale),
+    "tiles": lambda settings, size: Tiles(size, settings.tiles, settings.seam, settings.noise_scale),
 }
 
 
 def create(
     names: Iterable[str], settings: Settings, size: int | None = None
-) -> list[Transformation | LimitedContextInpainting]:
+) -> list[Transformation | LimitedContextInpainting | Tiles]:
     """The transformations of these names, in this order.
 
     Args:
@@ -35,7 +37,7 @@ def create(
     return [BUILDERS[name](settings, size) if name in BUILDERS else _import(name)() for name in names]
 
 
-def labels_of(transforms: Iterable[Transformation | LimitedContextInpainting]) -> tuple[str, ...]:
+def labels_of(transforms: Iterable[Transformation | LimitedContextInpainting | Tiles]) -> tuple[str, ...]:
     """The names of all classes, by their numbers: identity is 0."""
     labels = ("identity", *(label for transform in transforms for label in transform.labels))
     for label in labels:
@@ -49,7 +51,7 @@ def _import(name):
     flag = f"--transforms={name}"
     module_name, _, class_name = name.rpartition(":" if ":" in name else ".")
     if not (module_name and class_name):
-        raise InputError(f"{flag}: unknown; expected some of {','.join(BUILDERS)}, or MODULE:CLASS")
+        raise InputError(f"{flag}: unknown; expected some of {','.join(TRANSFORMS)}, or MODULE:CLASS")
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

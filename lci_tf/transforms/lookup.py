@@ -9,7 +9,7 @@ def bilinear_lookup(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
     At a whole-numbered point it is the very pixel. Differentiable with respect to the images, not to the points.
 
     Args:
-      images: [n, height, width, channels], at least 2×2. Computed in float32, whatever the type.
+      images: [n, height, width, channels]. Computed in float32, whatever the type.
       points: float32 [n, h, w, 2], row and column in pixels; a point outside counts as the nearest one inside.
 
     Returns:
@@ -21,51 +21,57 @@ def bilinear_lookup(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
 def lookup_at(images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
     """`bilinear_lookup` of points whose rows and columns, [n, h, w] each, come apart."""
     count, (height, width, channels) = tf.shape(images)[0], images.shape[1:]
-    row, downwards = _whole_and_rest(rows, height)
-    column, rightwards = _whole_and_rest(columns, width)
+    above, below, downwards = _neighbours(rows, height)
+    left, right, rightwards = _neighbours(columns, width)
+    # Places in all images laid out as one row of pixels.
     first = tf.reshape(tf.range(count) * (height * width), [-1, 1, 1])
-    corner = first + row * width + column
-    # The neighbours of the upper left corner, in the image laid out as one row of pixels.
-    upper_left, upper_right, lower_left, lower_right = corner, corner + 1, corner + width, corner + width + 1
+    above, below = first + above * width, first + below * width
+    upper_left, upper_right, lower_left, lower_right = above + left, above + right, below + left, below + right
     downwards, rightwards = _for_every_channel(downwards, channels), _for_every_channel(rightwards, channels)
-    upwards, leftwards = 1 - downwards, 1 - rightwards
 
     # By hand: TensorFlow's own gradient of four gathers lines up all that they read before it adds, which takes longer.
     @tf.custom_gradient
     def look_up(images):
         pixels = tf.reshape(images, [-1, channels])
 
-        def between(left, right):
-            # Not left + share · (right - left), which misses the right one by rounding.
-            return tf.gather(pixels, left) * leftwards + tf.gather(pixels, right) * rightwards
+        def pixel(place):
+            return tf.gather_nd(pixels, place[..., tf.newaxis])  # on CPUs much faster than tf.gather
 
         def adjoint(gradient):
-            upper, lower = gradient * upwards, gradient * downwards
-            shares = (
-                (upper_left, upper * leftwards),
-                (upper_right, upper * rightwards),
-                (lower_left, lower * leftwards),
-                (lower_right, lower * rightwards),
-            )
+            upper, lower = _parted(gradient, downwards)
+            places = (upper_left, upper_right, lower_left, lower_right)
+            shares = (*_parted(upper, rightwards), *_parted(lower, rightwards))
             size = count * height * width
-            total = tf.add_n([tf.math.unsorted_segment_sum(share, place, size) for place, share in shares])
+            total = tf.add_n([tf.math.unsorted_segment_sum(*both, size) for both in zip(shares, places, strict=True)])
             return tf.reshape(total, tf.shape(images))
 
-        result = between(upper_left, upper_right) * upwards + between(lower_left, lower_right) * downwards
-        return result, adjoint
+        upper = _between(pixel(upper_left), pixel(upper_right), rightwards)
+        lower = _between(pixel(lower_left), pixel(lower_right), rightwards)
+        return _between(upper, lower, downwards), adjoint
 
     return tf.cast(look_up(tf.cast(images, tf.float32)), images.dtype)
 
 
-def _whole_and_rest(coordinate, size):
-    """The pixel before a coordinate, which has one behind it, and the way to go from it to the next, in [0, 1]."""
+def _neighbours(coordinate, size):
+    """The pixels before and behind a coordinate, and the way to it from the first, in [0, 1)."""
     # Row and column are never in one tensor here: its bounds would have to be broadcast, which takes longer than all
     # the rest.
     inside = tf.clip_by_value(tf.cast(coordinate, tf.float32), 0.0, size - 1.0)
-    whole = tf.minimum(tf.cast(inside, tf.int32), size - 2)
-    return whole, inside - tf.cast(whole, tf.float32)
+    before = tf.cast(inside, tf.int32)
+    return before, tf.minimum(before + 1, size - 1), inside - tf.cast(before, tf.float32)
 
 
-def _for_every_channel(share, channels):
+def _between(first, second, way):
+    # Exact at the first, and no way leads as far as the second.
+    return first + way * (second - first)
+
+
+def _parted(gradient, way):
+    """The adjoint of `_between`."""
+    to_second = gradient * way
+    return gradient - to_second, to_second
+
+
+def _for_every_channel(way, channels):
     # Used several times: broadcasting it each time takes longer.
-    return tf.repeat(share[..., tf.newaxis], channels, axis=-1)
+    return tf.repeat(way[..., tf.newaxis], channels, axis=-1)

@@ -52,11 +52,11 @@ class PolyharmonicWarp(tf.keras.layers.Layer):
           like `images`.
         """
         height, width = images.shape[1:3]
-        # One matrix for the whole batch: one per image would be a product of its own for each.
-        by_axis = tf.reshape(tf.transpose(shifts, [0, 2, 1]), [-1, self.grid**2])
-        flow = tf.reshape(by_axis @ _flow_of_unit_shifts(self.grid, height, width), [-1, 2, height, width])
+        # Axis by axis: one product each for the whole batch, and what comes out need not be taken apart.
+        of_unit_shifts = tf.constant(_flow_of_unit_shifts(self.grid, height, width))
+        down, right = (tf.reshape(tf.matmul(shifts[..., i], of_unit_shifts), [-1, height, width]) for i in (0, 1))
         rows, columns = tf.range(height, dtype=tf.float32), tf.range(width, dtype=tf.float32)
-        return lookup_at(images, flow[:, 0] + rows[:, tf.newaxis], flow[:, 1] + columns)
+        return lookup_at(images, down + rows[:, tf.newaxis], right + columns)
 
     def get_config(self):
         return {**super().get_config(), "grid": self.grid, "strength": self.strength}

@@ -10,7 +10,8 @@ from lci_tf.runs import Run
 @pytest.mark.parametrize("margin", [8, 7, 0])
 def test_cut_from_the_middle_classes_can_be_compared(tiny_learner, batch_for, margin):
     learner = tiny_learner(transforms=("rot",), margin=margin)
-    shown = examples.examples_of(learner, examples.centred(batch_for(learner, size=32 + margin)))
+    batch = examples.centred(batch_for(learner, size=32 + margin))
+    shown = learner.examples(batch["image"], batch["draws"])
     original, edge = examples.middle(shown.images, 32)
     np.testing.assert_array_equal(shown.transformed["identity"], original)
     assert edge == (margin + 1) // 2
@@ -21,7 +22,8 @@ def test_cut_from_the_middle_classes_can_be_compared(tiny_learner, batch_for, ma
 
 def test_patches_are_where_they_are_said_to_be(tiny_learner, batch_for):
     learner = tiny_learner()
-    shown = examples.examples_of(learner, batch_for(learner))
+    batch = batch_for(learner)
+    shown = learner.examples(batch["image"], batch["draws"])
     assert list(shown.transformed) == list(learner.labels)
     for image, inpainted, patch, (top, left) in zip(
         shown.images, shown.inpainted, shown.patches.inpainted, shown.patches.places, strict=True

@@ -169,12 +169,17 @@ def test_a_dry_run_shows_sizes_and_estimates_and_trains_nothing(photos, tmp_path
 
 MISTAKES = {
     "--run_dir=": ["--steps=2", "--border=3"],  # of the run that the fixture below made
-    "--inpainter_only: there is no inpainter": ["--transforms=rot", "--inpainter_only"],
+    "--inpainter_only: is for the inpainter of lci": ["--transforms=rot", "--inpainter_only"],
     "--init_from=nowhere: no such run or checkpoint": ["--init_from=nowhere", "--run_dir={new}"],
     "--probe_dataset=folder: has no labels": ["--probe_dataset=folder", "--probe_data_dir={photos}", "--run_dir={new}"],
     "--transforms=no_such_module:Thing": ["--transforms=no_such_module:Thing", "--run_dir={new}"],
     "--probe_dataset: there are no features to probe": ["--inpainter_only", "--probe_dataset=synthetic"],
     "--export_every: there are no features to export": ["--inpainter_only", "--export_every=5"],
+    "--probe_dataset: there are no features to probe with --transforms=tiles": [
+        "--transforms=tiles",
+        "--margin=0",
+        "--probe_dataset=synthetic",
+    ],
     "--batch_size=7: must be divisible by two": ["--batch_size=7"],
     "TF_CONFIG: expected JSON": ["TF_CONFIG=rubbish"],
     "--steps": ["--steps=0"],

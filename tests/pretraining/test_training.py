@@ -11,7 +11,7 @@ from lci_tf import presets
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import PixelArray
 from lci_tf.errors import InputError
-from lci_tf.pretraining import training
+from lci_tf.pretraining import dry_run, training
 from lci_tf.runs import Run
 
 
@@ -117,6 +117,26 @@ def test_the_authors_variant_trains(train, tiny_plan):
     assert all(np.isfinite(value) for value in run.metrics()[-1].values())
 
 
+def test_a_seam_inpainter_is_a_run_like_any_other(train, tiny_plan):
+    tiles = {"transforms": ("tiles",), "margin": 0}
+    plan = dataclasses.replace(tiny_plan(steps=2, **tiles), checkpoint_every=1)
+    learner, run = train(plan)
+    assert {p.name for p in run.montages.iterdir()} == {"seams_0000000.png", "seams_0000002.png"}
+    assert {"loss/autoencoding", "gradient_norm/inpainter", "learning_rate/discriminator"} <= set(run.metrics()[-1])
+    assert run.facts()["parameters"].keys() == {"F", "D"}
+    again, _ = train(plan)  # finished: loaded, not trained
+    for a, b in zip(weights_of(learner), weights_of(again), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_dry_run_of_a_seam_inpainter(tiny_plan, source, tmp_path, capsys):
+    plan = tiny_plan(transforms=("tiles",), margin=0)
+    dry_run.look(tmp_path, source, plan, tf.distribute.MirroredStrategy(["CPU:0"]), InputReport(source))
+    assert (tmp_path / "seams.png").exists()
+    printed = capsys.readouterr().out
+    assert "parameters of F" in printed and "parameters of C" not in printed and "classes" not in printed
+
+
 @pytest.mark.slow
 def test_a_resnet_trains(train, tiny_plan):
     learner, run = train(tiny_plan(steps=1, backbone="resnet34", transforms=("rot",)))
@@ -148,11 +168,11 @@ def test_weights_to_start_from(train, tiny_plan):
 
 
 MISTAKES = {
-    "--inpainter_only: there is no inpainter, because lci is not among --transforms": {
+    "--inpainter_only: is for the inpainter of lci, which is not among --transforms": {
         "inpainter_only": True,
         "transforms": ("rot",),
     },
-    "--inpainter: there is no inpainter": {"inpainter": "x", "transforms": ("rot",)},
+    "--inpainter: is for the inpainter of lci": {"inpainter": "x", "transforms": ("rot",)},
     "give one": {"inpainter": "x", "inpainter_only": True},
 }
 

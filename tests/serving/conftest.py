@@ -1,12 +1,24 @@
-"""A run that is trained as far as it needs to be: not at all."""
+"""A run that is trained as far as it needs to be: not at all. Its export, and servers of it."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 
-from lci_tf import checkpoints, models, presets
+from lci_tf import checkpoints, models, presets, trained
 from lci_tf.runs import Run
+from lci_tf.serving import exporting
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 LABELS = ["identity", "rot90", "rot180", "rot270"]
 
@@ -45,3 +57,91 @@ def photos(tmp_path_factory):
             image = Image.fromarray(np.rot90(pixels) if rotated else pixels)
             image.convert(mode).save(folder / f"{i}_{rotated}.{kind.lower()}", kind)
     return folder
+
+
+@pytest.fixture(scope="session")
+def export_dir(run, tmp_path_factory):
+    export_dir = tmp_path_factory.mktemp("exports")
+    exporting.export(trained.from_run(run.path), export_dir)
+    return export_dir
+
+
+class Lengths(tf.Module):
+    """Gives the length of its input as features, and zeros for what is shorter than five bytes."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
+    def of_bytes(self, image_bytes):
+        length = tf.cast(tf.strings.length(image_bytes), tf.float32)
+        valid = length >= 5
+        return {"embedding": tf.where(valid, length, 0)[:, tf.newaxis], "valid": valid}
+
+
+class Doubles(tf.Module):
+    """No export of lci_tf."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def double(self, x):
+        return {"y": 2 * x}
+
+
+@dataclasses.dataclass
+class Served:
+    """A server of the export, whose model is called `features`."""
+
+    grpc: str
+    rest: str
+
+    def get(self, path):
+        with urllib.request.urlopen(self.rest + path) as answer:
+            return json.loads(answer.read())
+
+    def post(self, path, body):
+        with urllib.request.urlopen(self.rest + path, json.dumps(body).encode()) as answer:
+            return json.loads(answer.read())
+
+
+@pytest.fixture(scope="session")
+def stood_in(stand_in, export_dir, tmp_path_factory):
+    """Also serves `lengths` and `doubles`."""
+    toys = tmp_path_factory.mktemp("toys")
+    for name, signature in (("lengths", Lengths().of_bytes), ("doubles", Doubles().double)):
+        tf.saved_model.save(tf.Module(), str(toys / name / "3"), signatures=signature)
+    with stand_in(features=export_dir, lengths=toys / "lengths", doubles=toys / "doubles") as ports:
+        yield Served(f"localhost:{ports['grpc']}", f"http://localhost:{ports['rest']}")
+
+
+@pytest.fixture
+def trouble(stood_in):
+    """Tells the stand-in what trouble to make."""
+    yield lambda **asked: stood_in.post("/stand_in", asked)
+    stood_in.post("/stand_in", {})
+
+
+@pytest.fixture(scope="session")
+def model_server(export_dir):
+    """The real one, started by scripts/serve."""
+    ports = [free_port(), free_port()]
+    command = ["scripts/serve", str(export_dir), f"--port={ports[0]}", f"--rest_port={ports[1]}"]
+    served = Served(f"localhost:{ports[0]}", f"http://localhost:{ports[1]}")
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        for _ in range(600):
+            time.sleep(0.1)
+            try:
+                served.get("/v1/models/features/metadata")
+                break
+            except OSError:
+                assert process.poll() is None
+        yield served
+        process.terminate()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(params=["stood_in", *(["model_server"] if shutil.which("tensorflow_model_server") else [])])
+def server(request):
+    """The stand-in, and where there is one, the real server too."""
+    return request.getfixturevalue(request.param)

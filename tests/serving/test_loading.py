@@ -4,14 +4,6 @@ import tensorflow as tf
 
 import lci_tf
 from lci_tf import trained
-from lci_tf.serving import exporting
-
-
-@pytest.fixture(scope="module")
-def export_dir(run, tmp_path_factory):
-    export_dir = tmp_path_factory.mktemp("exports")
-    exporting.export(trained.from_run(run.path), export_dir)
-    return export_dir
 
 
 @pytest.fixture

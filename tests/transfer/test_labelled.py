@@ -6,7 +6,7 @@ from PIL import Image
 
 from lci_tf.data import synthetic
 from lci_tf.data.source import PixelArray
-from lci_tf.transfer.labelled import few, labels_of, open_labelled
+from lci_tf.transfer.labelled import few, hold_out, labels_of, open_labelled, stl10_folds
 
 
 def scenes(count, seed):
@@ -118,3 +118,73 @@ def test_few_of_each_class(refusal):
     assert np.bincount(labels_of(few(source, fraction=0.01))).tolist() == [1] * 10
     message = refusal(few, source, None, 5)
     assert message == "--labels_per_class=5: synthetic seed 1 has only 4 images of class " + source.label_names[0]
+
+
+def write_stl10(place, folds="0 1 2\n3 4 5\n"):
+    place.mkdir(exist_ok=True)
+    rng = np.random.default_rng(0)
+    for name, count in (("train", 20), ("test", 10)):
+        rng.integers(0, 256, [count, 3, 96, 96], np.uint8).tofile(place / f"{name}_X.bin")
+        (np.arange(count) % 10 + 1).astype(np.uint8).tofile(place / f"{name}_y.bin")
+    (place / "fold_indices.txt").write_text(folds)
+
+
+@pytest.mark.parametrize("below", [".", "stl10_binary"])
+def test_the_official_folds(tmp_path, below):
+    write_stl10(tmp_path / below)
+    train, _ = open_labelled("stl10", [tmp_path])
+    assert [fold.tolist() for fold in stl10_folds(train, [tmp_path])] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_folds_of_what_has_none(tmp_path, refusal):
+    write_stl10(tmp_path / "binaries", folds="0 1 20\n")
+    train, test = open_labelled("stl10", [tmp_path / "binaries"])
+    assert refusal(stl10_folds, train, [tmp_path / "binaries"]).endswith(
+        "fold_indices.txt: expected numbers of the 20 training images, got 20 as the largest"
+    )
+    write_images(tmp_path / "classes", ["cat", "dog"])
+    other, _ = open_labelled("folder", [tmp_path / "classes"])
+    for source in (test, other):
+        message = refusal(stl10_folds, source, [tmp_path / "binaries"])
+        assert message.startswith("--folds: are numbers of images in STL-10's official binaries; give --dataset=stl10")
+
+
+@pytest.mark.parametrize("split", ["", "train", "test"])
+def test_a_single_split_may_be_left_whole(tmp_path, split):
+    write_images(tmp_path / split, ["cat", "dog"], count=3)
+    train, test = open_labelled("folder", [tmp_path], share_out=False)
+    assert (train.count, test) == (6, None)
+
+
+def test_labels_are_missing_whether_shared_out_or_not(tmp_path, refusal):
+    write_images(tmp_path / "flat", ["."])
+    for share_out in (True, False):
+        message = refusal(open_labelled, "folder", [tmp_path / "flat"], "--dataset", ("class",), None, None, share_out)
+        assert message.startswith("--dataset=folder: has no labels; ")
+
+
+def with_labels(labels):
+    return dataclasses.replace(scenes(len(labels), seed=1), labels=np.array(labels), label_names=("a", "b", "c", "d"))
+
+
+def test_of_every_class_a_part_is_held_out():
+    source = with_labels([0] * 20 + [1] * 3 + [2] + [-1] * 5)
+    rest, held_out = hold_out(source, 0.2, seed=3)
+    assert np.bincount(labels_of(held_out)).tolist() == [4, 1]  # at least one, but never the last
+    assert np.bincount(labels_of(rest)).tolist() == [16, 2, 1]
+    assert not set(rest.indices) & set(held_out.indices)
+    assert held_out.indices.tolist() == hold_out(source, 0.2, seed=3)[1].indices.tolist()
+    assert held_out.indices.tolist() != hold_out(source, 0.2, seed=4)[1].indices.tolist()
+
+
+def test_of_several_labels_a_part_is_held_out():
+    source = with_labels(np.zeros([10, 4], np.int8))
+    rest, held_out = hold_out(dataclasses.replace(source, label_kind="multi-label"), 0.25)
+    assert (rest.count, held_out.count) == (8, 2)
+
+
+def test_single_images_cannot_be_held_out(refusal):
+    message = refusal(hold_out, with_labels([0, 1, 2]), 0.2)
+    assert message == (
+        "--validation=0.2: synthetic seed 1 has no class with two images, so none can be held out; give --validation=0"
+    )

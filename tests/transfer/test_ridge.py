@@ -84,3 +84,28 @@ def test_shuffled_labels_are_guessed():
     guessed = ridge.ridge_accuracy(x[:300], np.random.default_rng(0).permutation(y[:300]), x[300:], y[300:])
     assert ridge.ridge_accuracy(x[:300], y[:300], x[300:], y[300:]) > 0.9
     assert guessed < 0.45
+
+
+def test_several_labels_equal_scikit_learn():
+    from sklearn.linear_model import Ridge
+
+    x, y = classes_in_noise(200, 40)
+    labels = np.stack([y == 0, y > 2, (y % 2) == 0], axis=1).astype(np.int8)
+    scaler = StandardScaler().fit(x[:150])
+    theirs = Ridge(alpha=50.0).fit(scaler.transform(x[:150]), 2.0 * labels[:150] - 1)
+    scores = ridge.fit(x[:150], labels[:150], 50.0).scores(x[150:])
+    np.testing.assert_allclose(scores, theirs.predict(scaler.transform(x[150:])), atol=1e-4)
+
+
+def test_the_regulariser_for_several_labels_is_that_of_the_best_average_precision():
+    from sklearn.metrics import average_precision_score
+
+    x, y = classes_in_noise(300, 200, distance=0.3)
+    labels = np.stack([y == 0, y > 2], axis=1).astype(np.int8)
+    held_out = ridge._stratified_fifth(np.zeros(300), seed=1)
+    assert held_out.sum() == 60
+    candidates = [200 * per_feature for per_feature in (10.0, 3.0, 1.0, 0.3)]
+    fitted = [ridge.fit(x[~held_out], labels[~held_out], candidate) for candidate in candidates]
+    success = [average_precision_score(labels[held_out], each.scores(x[held_out])) for each in fitted]
+    _, chosen = ridge.fit_best(x, labels, seed=1)
+    assert len(set(success)) > 1 and chosen == candidates[int(np.argmax(success))]

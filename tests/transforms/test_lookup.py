@@ -47,6 +47,12 @@ def test_points_outside_show_the_nearest_pixel():
     np.testing.assert_array_equal(bilinear_lookup(images, points)[:, 0], expected)
 
 
+def test_an_image_may_be_a_single_row():
+    images, points = random_problem()
+    row = images[:, :1]
+    np.testing.assert_allclose(bilinear_lookup(row, points), look_up_in_numpy(row, points), atol=1e-5)
+
+
 def test_the_gradient_is_the_adjoint(assert_adjoint):
     images, points = random_problem()
     assert_adjoint(lambda x: bilinear_lookup(x, points), images)

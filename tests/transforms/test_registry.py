@@ -13,7 +13,7 @@ ORDERS = [names for count in (1, 2, 3) for names in itertools.permutations(LABEL
 
 
 def test_every_preset_name_has_a_builder():
-    assert set(transforms.BUILDERS) == set(presets.TRANSFORMS)
+    assert set(transforms.BUILDERS) == {*presets.TRANSFORMS, presets.TILES}
 
 
 @pytest.mark.parametrize("names", ORDERS, ids="+".join)

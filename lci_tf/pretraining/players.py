@@ -1,0 +1,120 @@
+"""What the trainings of C, F and D have in common: optimisers, replicas, the loss scale, means of what is reported."""
+
+import numpy as np
+import tensorflow as tf
+
+from lci_tf.presets import Settings
+
+Draws = dict[str, tf.Tensor]
+Gradients = dict[str, list[tf.Tensor]]
+Results = dict[str, tf.Tensor]
+
+
+class Players(tf.keras.Model):
+    """C, F and D, as far as there are such, each updated in every step, all from the same forward pass.
+
+    A subclass has the equations.
+
+    Attributes:
+      labels: the classes that C tells apart.
+      transforms: what is done to images; see `batches.draw`.
+    """
+
+    labels: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        classifier: tf.keras.Model | None,
+        inpainter: tf.keras.Model | None,
+        discriminator: tf.keras.Model | None,
+        transforms: list,
+        settings: Settings,
+    ):
+        super().__init__()
+        self.classifier, self.inpainter, self.discriminator = classifier, inpainter, discriminator
+        self.transforms = transforms
+        self._settings = settings
+        self.steps_done = tf.Variable(
+            0, trainable=False, dtype=tf.int64, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
+        )
+
+    def compile(self, classifier_optimizer=None, inpainter_optimizer=None, discriminator_optimizer=None, **kwargs):
+        super().compile(**kwargs)
+        self.classifier_optimizer = classifier_optimizer
+        self.inpainter_optimizer = inpainter_optimizer
+        self.discriminator_optimizer = discriminator_optimizer
+        norms = [f"gradient_norm/{player}" for player in self.players]
+        self.means = {name: tf.keras.metrics.Mean(name) for name in [*self.reported(), *norms]}
+
+    def gradients(self, x: tf.Tensor, draws: Draws) -> tuple[Gradients, Results]:
+        """The gradients of each player's loss over the global batch, by player, and what to report of this replica."""
+        raise NotImplementedError
+
+    def reported(self) -> list[str]:
+        """The names of what `gradients` reports."""
+        raise NotImplementedError
+
+    def montages(self, x: tf.Tensor, draws: Draws) -> dict[str, np.ndarray]:
+        """What the training makes of a batch, as pictures by name."""
+        raise NotImplementedError
+
+    def train_step(self, batch):
+        """One update of every player.
+
+        Args:
+          batch: `"image"`: [n, s, s, 3] in [-1, 1], s = crop + margin; `"draws"`: see `batches.draw`.
+        """
+        gradients, results = self.gradients(batch["image"], batch["draws"])
+        for player, values in gradients.items():
+            norm = tf.linalg.global_norm(values)
+            if tf.is_tensor(self._loss_scale()):  # then an overflow is no divergence, but a step left out
+                norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
+            results[f"gradient_norm/{player}"] = norm
+            variables = getattr(self, player).trainable_variables
+            self.optimizer_of(player).apply_gradients(
+                zip(values, variables, strict=True), experimental_aggregate_gradients=False
+            )
+        self.steps_done.assign_add(1)
+        for name, value in results.items():
+            self.means[name].update_state(value)
+        return {name: mean.result() for name, mean in self.means.items()}
+
+    @property
+    def players(self) -> list[str]:
+        """Which of C, F and D are trained: F not without D."""
+        return ["classifier"] * bool(self.classifier) + ["discriminator", "inpainter"] * bool(self.discriminator)
+
+    def optimizer_of(self, player: str) -> tf.keras.optimizers.Optimizer:
+        return getattr(self, f"{player}_optimizer")
+
+    @property
+    def metrics(self):
+        return []  # `means` are reset by whoever logs them, not by Keras when `fit` begins: a resumed run goes on
+
+    def _share(self):
+        """To multiply this replica's losses by, means over its part of the batch: their share in those over all of it.
+
+        Comes with the loss scale.
+        """
+        return self._loss_scale() / tf.cast(self.distribute_strategy.num_replicas_in_sync, tf.float32)
+
+    def _loss_scale(self):
+        """One for all players, since C's backward pass serves two. 1 unless it is float16 that computes."""
+        optimizer = self.optimizer_of(self.players[0])
+        return getattr(optimizer, "loss_scale", 1.0)
+
+    def _summed(self, gradients):
+        """Over the replicas, and without the loss scale."""
+        gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        scale = self._loss_scale()
+        if not tf.is_tensor(scale):
+            return gradients
+        # If one player's overflow, all are made to: so all optimisers leave out the same steps, and keep one scale.
+        finite = tf.math.is_finite(sum(tf.reduce_sum(g) for values in gradients.values() for g in values))
+        factor = tf.where(finite, 1.0 / scale, float("nan"))
+        return {player: [g * factor for g in values] for player, values in gradients.items()}
+
+
+def pairs(images: tf.Tensor) -> tf.Tensor:
+    """[n, p, p, 3] to [n/2, p, p, 6]: D judges neighbours together (PacGAN), which makes for diversity."""
+    return tf.concat([images[0::2], images[1::2]], axis=3)

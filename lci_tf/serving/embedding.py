@@ -1,0 +1,184 @@
+"""Many images to features: in order, a row for every image, a shard at a time."""
+
+import json
+import logging
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from lci_tf.data.source import IndexedSource, Source
+from lci_tf.errors import InputError
+from lci_tf.runs import replace_file
+from lci_tf.serving.in_order import in_order
+from lci_tf.serving.shards import Rows, Shards
+from lci_tf.serving.unreadable import UnreadableImages
+
+log = logging.getLogger("lci_tf")
+PROTOCOL = "embed.json"
+
+
+class Predictor(Protocol):
+    """A server, or an export in this process."""
+
+    def predict(self, contents: Sequence[bytes], outputs: Sequence[str]) -> dict[str, np.ndarray]:
+        """Encoded images to outputs by name, a row for each.
+
+        Raises:
+          UnreadableImages: some of them cannot be read.
+        """
+
+
+class Work(NamedTuple):
+    """What to do.
+
+    Attributes:
+      features: names of outputs.
+      batch_size: images in a call.
+      in_flight: calls at once.
+      shard_size: images in a shard, after which nothing done is lost.
+      protocol: which network, images and features: work that was begun goes on with the same alone.
+    """
+
+    features: tuple[str, ...]
+    batch_size: int
+    in_flight: int
+    shard_size: int
+    protocol: dict[str, Any]
+
+
+def embed(source: Source, predictor: Predictor, work: Work, shards: Shards) -> dict[str, int]:
+    """Embeds all images from the first shard on that is not there yet.
+
+    Returns:
+      how many `"images"` there are in all, and how many of them are `"unreadable"`.
+    """
+    begin(shards.folder, work.protocol)
+    if found := shards.summary():
+        log.info("%s is finished", shards.folder)
+        return found
+    start = shards.first_missing() * work.shard_size
+    if start:
+        log.info("going on from image %d", start)
+    with tqdm(total=source.count, initial=start, desc="embedding", unit=" images", smoothing=0.05) as bar:
+        for shard, batches in _by_shard(_answers(source, predictor, work, start), start, work.shard_size):
+            shards.write(shard, _with_progress(batches, bar))
+    return shards.finish()
+
+
+def embed_shard(source: Source, predictor: Predictor, work: Work, shards: Shards, shard: int) -> None:
+    """Embeds the images of one shard, unless it is there already; for workers that share out shards."""
+    if not shards.is_there(shard):
+        start = shard * work.shard_size
+        shards.write(shard, _answers(source, predictor, work, start, start + work.shard_size))
+
+
+def begin(folder: pathlib.Path, protocol: dict[str, Any]) -> None:
+    """Notes what is done in this folder, or makes sure that it is the same as before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / PROTOCOL
+    if not path.is_file():
+        if any(p.name[0] != "." for p in folder.iterdir()):
+            raise InputError(f"--out_dir={folder}: is not empty, and has no {PROTOCOL}; choose a new folder")
+        replace_file(path, json.dumps(protocol, indent=2) + "\n")
+        return
+    before = json.loads(path.read_text())
+    for name in {**before, **protocol}:
+        if before.get(name) != protocol.get(name):
+            raise InputError(f"--out_dir={folder}: was begun with {name} {before.get(name)}, not {protocol.get(name)}; "
+                             "choose another --out_dir")  # fmt: skip
+
+
+def _answers(source, predictor, work, start, stop=None) -> Iterator[Rows]:
+    def ask(batch):
+        index, contents = batch
+        features, valid = _asked(predictor, contents, work.features)
+        return Rows(index, [_in_one_line(source.where(int(i))) for i in index], features, valid)
+
+    return in_order(ask, _contents(source, work.batch_size, start, stop), work.in_flight)
+
+
+def _in_one_line(name):
+    """A file's name may hold anything but a slash."""
+    return name.encode(errors="backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")
+
+
+def shapes_of(predictor: Predictor, features: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Of one row of each feature: by asking."""
+    grey = tf.io.encode_png(tf.fill([8, 8, 3], tf.constant(128, tf.uint8))).numpy()
+    return {name: rows.shape[1:] for name, rows in predictor.predict([grey], features).items()}
+
+
+def _asked(predictor, contents, outputs):
+    """Features of all images and which are valid, bool [n]; the features of the others are zeros."""
+    places = np.arange(len(contents))
+    while len(places):
+        try:
+            answer = predictor.predict([contents[i] for i in places], outputs)
+            break
+        except UnreadableImages as error:
+            places = np.delete(places, error.positions)
+    else:
+        return None, np.zeros(len(contents), bool)
+    valid = np.zeros(len(contents), bool)
+    valid[places] = True
+    features = {name: np.zeros([len(contents), *rows.shape[1:]], rows.dtype) for name, rows in answer.items()}
+    for name, rows in answer.items():
+        features[name][places] = rows
+    return features, valid
+
+
+def _contents(source, batch_size, start, stop):
+    """Numbers and encoded images, in batches. What cannot even be read from disk is empty."""
+
+    def read(row):
+        content = source.read(row["image"])
+        return content if source.is_encoded else tf.io.encode_png(content, compression=1)
+
+    def read_or_not(index, row):
+        loaded = tf.data.Dataset.from_tensors(row).map(read).ignore_errors()
+        content = loaded.concatenate(tf.data.Dataset.from_tensors("")).take(1)
+        return tf.data.Dataset.zip((tf.data.Dataset.from_tensors(index), content))
+
+    if isinstance(source, IndexedSource):
+        numbers = tf.data.Dataset.range(start, min(stop or source.count, source.count))
+        rows = numbers.batch(256).map(lambda index: (index, source.rows(index))).unbatch()
+    else:
+        rows = source.stream().enumerate().skip(start)
+        rows = rows.take(stop - start) if stop else rows
+    loaded = rows.interleave(read_or_not, 32, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    for index, contents in loaded.batch(batch_size).prefetch(2).as_numpy_iterator():
+        yield index, contents.tolist()
+
+
+def _by_shard(batches, start, shard_size):
+    """(number, the batches of it) for every shard; batches are cut where a shard ends."""
+    pieces = _cut(batches, shard_size)
+    piece = next(pieces, None)
+    while piece is not None:
+        shard = int(piece.index[0]) // shard_size
+
+        def of_shard(shard=shard):
+            nonlocal piece
+            while piece is not None and int(piece.index[0]) // shard_size == shard:
+                yield piece
+                piece = next(pieces, None)
+
+        yield shard, of_shard()
+
+
+def _cut(batches, shard_size):
+    for rows in batches:
+        end_of_shard = np.flatnonzero((rows.index + 1) % shard_size == 0) + 1
+        for first, last in zip([0, *end_of_shard], [*end_of_shard, len(rows.index)], strict=True):
+            if last > first:
+                yield rows.part(first, last)
+
+
+def _with_progress(batches, bar):
+    for rows in batches:
+        yield rows
+        bar.update(len(rows.index))

@@ -1,0 +1,27 @@
+"""Several calls at once, with their answers in order."""
+
+import collections
+import concurrent.futures
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Item, Answer = TypeVar("Item"), TypeVar("Answer")
+
+
+def in_order(function: Callable[[Item], Answer], items: Iterable[Item], in_flight: int) -> Iterator[Answer]:
+    """Like `map`, with up to `in_flight` calls under way; no item is taken before there is room for it.
+
+    An exception of a call comes in its turn, and ends it.
+    """
+    with concurrent.futures.ThreadPoolExecutor(in_flight) as threads:
+        waiting: collections.deque[concurrent.futures.Future] = collections.deque()
+        try:
+            for item in items:
+                if len(waiting) == in_flight:
+                    yield waiting.popleft().result()
+                waiting.append(threads.submit(function, item))
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

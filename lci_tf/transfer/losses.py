@@ -1,0 +1,26 @@
+"""Cross-entropy with labels as `Source` has them: classes, or several labels per image; -1 is not to be counted."""
+
+import numpy as np
+import tensorflow as tf
+
+
+def cross_entropies(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """What each label costs given logits [n, classes], and 1.0 where it counts, else 0.0.
+
+    Both are [n] for classes (softmax) and [n, classes] for several labels per image (sigmoid).
+    """
+    counts = tf.cast(labels >= 0, logits.dtype)
+    if labels.shape.rank == 2:
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(labels, logits.dtype), logits)
+    else:
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), logits)
+    return counts * losses, counts
+
+
+def mean_cross_entropy(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The mean cost of the labels that count, given probabilities [n, classes]."""
+    if labels.ndim == 2:
+        of_truth = np.where(labels == 1, probabilities, 1 - probabilities)[labels >= 0]
+    else:
+        of_truth = probabilities[np.arange(len(labels)), labels][labels >= 0]
+    return float(-np.log(np.maximum(of_truth, 1e-7)).mean())

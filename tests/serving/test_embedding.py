@@ -1,0 +1,125 @@
+"""With a predictor that tells images by their bytes: what is tested is order, rows, shards and resuming."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from lci_tf.data.folder import open_folder
+from lci_tf.data.source import PixelArray
+from lci_tf.serving import embedding, shards
+from lci_tf.serving.unreadable import UnreadableImages
+
+WORK = embedding.Work(("embedding",), batch_size=4, in_flight=2, shard_size=10, protocol={"model": "grey"})
+SHAPES = {"embedding": (2,)}
+
+
+class MeanGrey:
+    """Features are the mean grey level of a PNG and its number of pixels."""
+
+    def __init__(self, fail_after=None):
+        self.asked, self._fail_after = 0, fail_after
+
+    def predict(self, contents, outputs):
+        bad = [i for i, content in enumerate(contents) if not content.startswith(b"\x89PNG")]
+        if bad:
+            raise UnreadableImages(bad)
+        self.asked += len(contents)
+        if self._fail_after is not None and self.asked > self._fail_after:
+            raise KeyboardInterrupt
+        pixels = [tf.io.decode_png(content).numpy() for content in contents]
+        rows = np.array([[image.mean(), image[..., 0].size] for image in pixels], np.float32)
+        return dict.fromkeys(outputs, rows)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """37 images, of which image i is of grey i, but for three that are none."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for i in range(37):
+        Image.fromarray(np.full([4, 4, 3], i, np.uint8)).save(folder / f"{i:02d}.png")
+    for i in (8, 9, 20):
+        (folder / f"{i:02d}.png").write_text("no image")
+    return open_folder(folder, split="all")
+
+
+EXPECTED = np.array([[0, 0] if i in (8, 9, 20) else [i, 16] for i in range(37)], np.float32)
+
+
+def read(folder, kind):
+    if kind == "npy":
+        return np.load(folder / "embedding.npy"), (folder / "paths.txt").read_text().splitlines()
+    rows, names = [], []
+    for record in tf.data.TFRecordDataset(sorted(str(p) for p in folder.glob("features-*.tfrecord"))):
+        feature = tf.train.Example.FromString(record.numpy()).features.feature
+        rows.append(feature["embedding"].float_list.value)
+        names.append(feature["image/name"].bytes_list.value[0].decode())
+        assert feature["image/index"].int64_list.value[0] == len(rows) - 1
+        assert feature["valid"].int64_list.value[0] == any(rows[-1])
+    return np.array(rows), names
+
+
+@pytest.mark.parametrize("kind", shards.FORMATS)
+def test_a_row_for_every_image_in_order(photos, tmp_path, kind):
+    stored = shards.FORMATS[kind](tmp_path / "out", SHAPES)
+    found = embedding.embed(photos, MeanGrey(), WORK, stored)
+    rows, names = read(tmp_path / "out", kind)
+    np.testing.assert_array_equal(rows, EXPECTED)
+    assert names == list(photos.paths)
+    assert found == {"images": 37, "unreadable": 3}
+    assert (tmp_path / "out" / "bad_images.txt").read_text().split() == [photos.paths[i] for i in (8, 9, 20)]
+    left = {path.name for path in (tmp_path / "out").iterdir()}
+    kept = {"embedding.npy", "paths.txt"} if kind == "npy" else {f"features-{i:05d}.tfrecord" for i in range(4)}
+    assert left == {"embed.json", "bad_images.txt", "summary.json", *kept}
+
+
+@pytest.mark.parametrize("kind", shards.FORMATS)
+def test_interrupted_it_goes_on_and_does_no_shard_twice(photos, tmp_path, kind):
+    stored = shards.FORMATS[kind](tmp_path / "out", SHAPES)
+    with pytest.raises(KeyboardInterrupt):
+        embedding.embed(photos, MeanGrey(fail_after=24), WORK, stored)
+    assert stored.first_missing() == 2 and stored.summary() is None
+    predictor = MeanGrey()
+    found = embedding.embed(photos, predictor, WORK, stored)
+    assert predictor.asked == 37 - 20 - 1  # of the last 17, one is no image
+    np.testing.assert_array_equal(read(tmp_path / "out", kind)[0], EXPECTED)
+    assert found == {"images": 37, "unreadable": 3}
+    assert embedding.embed(photos, MeanGrey(fail_after=0), WORK, stored) == found  # it is finished
+
+
+def test_shards_by_many_workers_are_the_same(photos, tmp_path):
+    stored = shards.NumpyShards(tmp_path / "out", SHAPES)
+    embedding.begin(stored.folder, WORK.protocol)
+    for shard in (3, 0, 2, 1, 0):
+        embedding.embed_shard(photos, MeanGrey(), WORK, stored, shard)
+    assert stored.finish() == {"images": 37, "unreadable": 3}
+    np.testing.assert_array_equal(read(tmp_path / "out", "npy")[0], EXPECTED)
+
+
+def test_pixels_and_streams(tmp_path):
+    pixels = np.arange(23, dtype=np.uint8)[:, None, None, None] * np.ones([1, 5, 5, 3], np.uint8)
+    source = PixelArray(name="grey", split="all", count=23, pixels=pixels)
+    stored = shards.NumpyShards(tmp_path / "out", SHAPES)
+    assert embedding.embed(source, MeanGrey(), WORK, stored)["images"] == 23
+    np.testing.assert_array_equal(read(tmp_path / "out", "npy")[0][:, 0], np.arange(23))
+
+
+def test_a_file_that_has_gone_is_listed(photos, tmp_path):
+    (tmp_path / "photos" / "30.png").unlink()
+    stored = shards.NumpyShards(tmp_path / "out", SHAPES)
+    assert embedding.embed(photos, MeanGrey(), WORK, stored) == {"images": 37, "unreadable": 4}
+
+
+def test_shapes_are_asked_for():
+    assert embedding.shapes_of(MeanGrey(), ["embedding"]) == SHAPES
+
+
+def test_other_work_is_not_mixed(photos, tmp_path, refusal):
+    embedding.begin(tmp_path / "out", {"model": "a", "shard_size": 10})
+    message = refusal(embedding.begin, tmp_path / "out", {"model": "b", "shard_size": 10})
+    assert message == f"--out_dir={tmp_path}/out: was begun with model a, not b; choose another --out_dir"
+    assert json.loads((tmp_path / "out" / "embed.json").read_text())["model"] == "a"
+    assert "is not empty, and has no embed.json" in refusal(embedding.begin, tmp_path / "photos", {})

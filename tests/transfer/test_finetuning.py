@@ -1,0 +1,202 @@
+"""Trainings of a few steps on images whose class is their colour."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lci_tf import trained
+from lci_tf.data.input_report import InputReport
+from lci_tf.data.pipeline import Crops
+from lci_tf.data.source import PixelArray
+from lci_tf.errors import InputError
+from lci_tf.finetune_protocols import PROTOCOLS
+from lci_tf.runs import Run
+from lci_tf.transfer import classifier
+from lci_tf.transfer.finetuning import Best, FineTuning, Part
+
+CROPS = Crops(32, 40)
+PROTOCOL = dataclasses.replace(PROTOCOLS["few_labels"], epochs=4, batch_size=8, crop_size=32, resize=40)
+
+
+def colourful(count, seed=0, several=False):
+    """Red, green or blue; or several labels: which of the three are bright, the last never being told."""
+    rng = np.random.default_rng(seed)
+    if several:
+        labels = rng.integers(0, 2, [count, 3]).astype(np.int8)
+        colours = 60 + 130 * labels
+        labels[:, 2] = -1
+    else:
+        labels = np.arange(count) % 3
+        colours = 60 + 130 * np.eye(3, dtype=np.int64)[labels]
+    pixels = np.clip(colours[:, None, None] + rng.normal(0, 50, [count, 40, 40, 3]), 0, 255).astype(np.uint8)
+    return Part(source := PixelArray(
+        name="colours", split="train", count=count, label_kind="multi-label" if several else "class",
+        label_names=("red", "green", "blue"), pixels=pixels, labels=labels,
+    ), InputReport(source))  # fmt: skip
+
+
+def narrow():
+    return trained.random("alexnet_small", width=0.05)
+
+
+def tiny():
+    """Without batch normalisation, and quickly compiled."""
+    inputs = tf.keras.Input([32, 32, 3])
+    initializer = tf.keras.initializers.GlorotUniform(seed=0)
+    maps = tf.keras.layers.Conv2D(4, 5, strides=4, kernel_initializer=initializer)(inputs)
+    maps = tf.keras.layers.ReLU()(maps)
+    return trained.FeatureModel(tf.keras.Model(inputs, {"conv": maps}), ("conv",), {"model": "a small one"})
+
+
+@pytest.fixture(scope="module")
+def one_device():
+    return tf.distribute.MirroredStrategy(["CPU:0"])
+
+
+@pytest.fixture
+def tune(one_device):
+    """A fine-tuning, and its network."""
+
+    def make(train, validation=None, protocol=PROTOCOL, strategy=one_device, model=tiny, pretrained=True):
+        with strategy.scope():
+            model = model()
+            classifier.freeze_below(model, protocol.from_layer)
+            network = classifier.build(model, 3, train.source.label_kind, 32)
+        maps = model.maps if pretrained else None
+        return FineTuning(network, maps, train, validation, CROPS, protocol, strategy), network
+
+    return make
+
+
+def weights_of(network):
+    return [weight.numpy() for weight in network.weights]
+
+
+def test_it_learns(tune, tmp_path):
+    train, validation = colourful(24), colourful(9, seed=1)
+    tuning, network = tune(train, validation, model=narrow, pretrained=False)
+    run = Run(tmp_path)
+    assert tuning.train(run) == 4
+    records = run.metrics()
+    assert [record["step"] for record in records] == [3, 6, 9, 12]
+    assert records[-1]["loss"] < records[0]["loss"]
+    assert max(record["validation/accuracy"] for record in records) > 0.8
+    best = records[tuning.best_epoch - 1]
+    found = classifier.Predictor(network, validation.source, CROPS, 8, validation.report)()
+    assert np.mean(found[0][:, 0].argmax(axis=1) == found[1]) == pytest.approx(best["validation/accuracy"])
+    assert (tmp_path / "training_images.png").is_file()
+    assert list((tmp_path / "tensorboard").iterdir())
+
+
+def test_several_labels(tune, tmp_path):
+    protocol = dataclasses.replace(PROTOCOL, epochs=6, learning_rate=0.1)
+    train = colourful(24, several=True)
+    tuning, network = tune(train, colourful(16, seed=1, several=True), protocol, pretrained=False)
+    tuning.train(run := Run(tmp_path))
+    assert max(record["validation/average_precision"] for record in run.metrics()) > 0.8
+    bias = network.get_layer("fc").bias.numpy()
+    assert bias[2] == 0 and np.all(bias[:2] != 0)  # what is never told is not learned
+
+
+def test_a_resumed_training_ends_with_the_same_weights(tune, tmp_path, monkeypatch):
+    train, validation = colourful(20), colourful(6, seed=1)
+    whole, network = tune(train, validation, model=narrow)
+    whole.train(run := Run(tmp_path / "whole"), checkpoint_every=4)
+
+    def killed(*arguments):
+        if arguments[1] == 9:
+            raise KeyboardInterrupt
+        return log(*arguments)
+
+    log = Run.log
+    monkeypatch.setattr(Run, "log", killed)
+    with pytest.raises(KeyboardInterrupt):
+        tune(train, validation, model=narrow)[0].train(Run(tmp_path / "parts"), checkpoint_every=4)
+    monkeypatch.undo()
+    again, resumed = tune(train, validation, model=narrow)
+    again.train(parts := Run(tmp_path / "parts"), checkpoint_every=4)
+    for expected, weight in zip(weights_of(network), weights_of(resumed), strict=True):
+        np.testing.assert_allclose(weight, expected, atol=1e-6)
+    assert [r["step"] for r in parts.metrics()] == [3, 6, 9, 12]
+    for expected, record in zip(run.metrics(), parts.metrics(), strict=True):
+        assert record == pytest.approx(expected, rel=1e-4)
+    assert whole.best_epoch == again.best_epoch
+
+
+def test_it_stops_when_validation_does_not_improve(tune, tmp_path):
+    protocol = dataclasses.replace(PROTOCOL, epochs=50, patience=2, learning_rate=1e-9, pretrained_learning_rate=1e-9,
+                                   weight_decay=0.0, strong_augmentation=False)  # fmt: skip
+    tuning, _ = tune(colourful(8), colourful(6), protocol)
+    tuning.best.score.assign(1.0)
+    assert tuning.train(Run(tmp_path / "stopped")) == 2
+    unlimited, _ = tune(colourful(8), None, dataclasses.replace(protocol, epochs=3))
+    assert unlimited.train(Run(tmp_path / "unlimited")) == 3
+    assert unlimited.best_epoch is None
+
+
+def test_new_and_pretrained_layers_learn_at_their_rates(tune, tmp_path):
+    """The first step of Adam is as long as the rate, whatever the gradient."""
+    protocol = dataclasses.replace(PROTOCOL, epochs=1, batch_size=8, weight_decay=0.0)
+    for pretrained, expected in ((True, 1e-4), (False, 1e-3)):
+        tuning, network = tune(colourful(8), None, protocol, pretrained=pretrained)
+        old, _, new, _ = network.trainable_variables
+        variables = {"old": old, "new": new}
+        before = {name: variable.numpy() for name, variable in variables.items()}
+        tuning.train(Run(tmp_path / str(pretrained)))
+        moved = {name: np.abs(variable - before[name]).max() for name, variable in variables.items()}
+        assert moved == pytest.approx({"old": expected, "new": 1e-3}, rel=0.02)
+
+
+def test_frozen_layers_stay(tune, tmp_path):
+    tuning, network = tune(
+        colourful(16), None, dataclasses.replace(PROTOCOL, epochs=1, from_layer="conv5"), model=narrow
+    )
+    features = network.get_layer("features")
+    before = {weight.name: weight.numpy() for weight in features.weights}
+    tuning.train(Run(tmp_path))
+    changed = {weight.name[:5] for weight in features.weights if np.any(weight != before[weight.name])}
+    assert changed == {"conv5"}
+
+
+def test_batch_normalisation_begins_with_the_statistics_of_some_batches(tune):
+    tuning, network = tune(colourful(8), None, dataclasses.replace(PROTOCOL, strong_augmentation=False), model=narrow)
+    norm = network.get_layer("features").get_layer("conv1_bn")
+    tuning._settle()
+    assert norm.momentum == 0.975
+    images = tf.concat([batch["image"] for batch in tuning._batches(0).take(20)], axis=0)
+    before = tf.keras.Model(network.get_layer("features").input, norm.input)
+    np.testing.assert_allclose(norm.moving_mean, tf.reduce_mean(before(images), [0, 1, 2]), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_two_replicas_learn_what_one_does(tune, two_replicas, tmp_path, several):
+    train, validation = (colourful(12, seed, several) for seed in (0, 1))
+    train.source.labels[1:3] = -1  # so that the two parts of a batch do not count alike
+    found = []
+    for name, options in (("one", {}), ("two", {"strategy": two_replicas})):
+        tuning, network = tune(train, validation, **options)
+        tuning.train(run := Run(tmp_path / name))
+        found.append((weights_of(network), run.metrics()))
+    for one, two in zip(found[0][0], found[1][0], strict=True):
+        np.testing.assert_allclose(one, two, atol=2e-5)
+    assert [r["loss"] for r in found[0][1]] == pytest.approx([r["loss"] for r in found[1][1]], rel=1e-4)
+
+
+def test_the_best_weights():
+    network = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=[1])])
+    best = Best(network)
+    for step, (score, loss) in enumerate([(float("nan"), 9.0), (0.7, 0.5), (0.7, 0.6), (0.7, 0.4), (0.6, 0.1)], 1):
+        network.weights[0].assign([[step]])
+        best.consider(network, step, score, loss)
+    assert int(best.step) == 4
+    best.give_to(network)
+    assert network.weights[0].numpy() == 4
+
+
+def test_a_training_that_diverges_is_told_in_one_line(tune, tmp_path):
+    tuning, network = tune(colourful(8))
+    network.get_layer("fc").bias.assign([np.nan] * 3)
+    with pytest.raises(InputError, match="the loss is nan at step 1: the training has diverged; try lower --learning"):
+        tuning.train(Run(tmp_path))
