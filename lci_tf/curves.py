@@ -157,7 +157,7 @@ def _draw_line(axes, panel, steps, values, label, pale):
 def _scale_logarithmically(axes):
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1,)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
     axes.yaxis.set_minor_locator(NullLocator())
 
 

@@ -22,6 +22,7 @@ _LINE = 0.8
 _DETAIL = 0.4  # of the image's side
 _NAMED = 20  # classes at most that have colours which one can tell apart
 RED = "#E8262A"
+RIGHT, WRONG = plots.COLOURS[2], plots.COLOURS[1]
 
 Tiles = Sequence[np.ndarray]  # [height, width, 3], uint8, squares
 Frame = tuple[float, float, float]  # upper edge, left edge and side, where those of the tile are 0, 0 and 1
@@ -42,12 +43,23 @@ class Panel:
         self.axes.set_axis_off()
         self._interpolation = "bicubic" if smooth else "nearest"
 
-    def tile(self, image: np.ndarray, top: float, left: float, side: float, frame: Frame | None = None) -> None:
-        """An image, uint8 [height, width, 3], as a square, perhaps with a frame in it."""
-        extent = (left, left + side, top + side, top)
+    def tile(
+        self,
+        image: np.ndarray,
+        top: float,
+        left: float,
+        side: float,
+        frame: Frame | None = None,
+        edge: str | None = None,
+    ) -> None:
+        """An image, uint8 [height, width, 3], as a square, perhaps with a frame in it, or an edge of some colour."""
+        inset = _LINE / 2 if edge else 0.0  # so that the image does not stand out from under its edge
+        extent = (left + inset, left + side - inset, top + side - inset, top + inset)
         self.axes.imshow(image, extent=extent, interpolation=self._interpolation, aspect="auto")
         if frame:
             self.frame(top + frame[0] * side, left + frame[1] * side, frame[2] * side)
+        if edge:
+            self.frame(top, left, side, edge)
 
     def frame(self, top: float, left: float, side: float, colour: str = RED) -> None:
         """A line just inside a square."""
@@ -142,6 +154,27 @@ def patches(stages: Mapping[str, Tiles], columns: int = 6) -> Figure:
     return table([tiles[:columns] for tiles in stages.values()], row_names=list(stages))
 
 
+def neighbours(queries: Tiles, found: Sequence[Tiles], are_right: np.ndarray | None = None) -> Figure:
+    """The paper's figure of retrieval: in each row a query, then its neighbours, the nearest first.
+
+    Args:
+      queries: an image for each row.
+      found: the neighbours of each.
+      are_right: bool [rows, neighbours]; frames tell whether neighbours are of the query's class.
+    """
+    count = len(found[0])
+    side = (72 * plots.COLUMN - _GROUP_GAP - _GAP * (count - 1)) / (count + 1)
+    panel = Panel(72 * plots.COLUMN, len(queries) * (side + _GAP) - _GAP)
+    for row, (query, tiles) in enumerate(zip(queries, found, strict=True)):
+        top = row * (side + _GAP)
+        panel.tile(query, top, 0, side)
+        for column, tile in enumerate(tiles):
+            left = side + _GROUP_GAP + column * (side + _GAP)
+            edge = None if are_right is None else RIGHT if are_right[row, column] else WRONG
+            panel.tile(tile, top, left, side, edge=edge)
+    return panel.figure
+
+
 def filters(kernel: np.ndarray) -> Figure:
     """The filters of a first convolution [h, w, 3, n], each in its own range."""
     tiles = pictures.filter_levels(kernel)
@@ -167,8 +200,7 @@ def mean_image(mean: np.ndarray, places: Sequence[tuple[int, int]], patch_size: 
         panel.frame(top * pixel, left * pixel, patch_size * pixel, colour)
         row, column = divmod(i, 2)
         at = (row * (small + _GAP), side + _GROUP_GAP + column * (small + _GAP))
-        panel.tile(mean[top : top + patch_size, left : left + patch_size], *at, small)
-        panel.frame(*at, small, colour)
+        panel.tile(mean[top : top + patch_size, left : left + patch_size], *at, small, edge=colour)
     below = side + _CAPTION / 2
     panel.captions(("(a)", "(b)"), [(below, side / 2), (below, width - side / 2)], side)
     return panel.figure

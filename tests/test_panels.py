@@ -1,5 +1,6 @@
 """Figures of tiles are looked at; here it is checked that every tile and frame stands where it should."""
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -101,7 +102,7 @@ def test_the_mean_image_stands_beside_its_patches():
         np.testing.assert_array_equal(patch[3], mean[top : top + 8, left : left + 8])
         pixel = whole[2] / 32
         assert around[2 * i] == pytest.approx((top * pixel, left * pixel, 8 * pixel))
-        assert around[2 * i + 1] == pytest.approx(patch[:3])
+        assert around[2 * i + 1] == pytest.approx((patch[0] - 0.4, patch[1] - 0.4, patch[2] + 0.8))  # the edge
     assert texts(figure) == ["(a)", "(b)"]
 
 
@@ -119,3 +120,48 @@ def test_files_are_of_the_kind_of_their_ending(tmp_path, ending, start):
     path = tmp_path / "new" / f"figure.{ending}"
     plots.save(panels.table([images(2)], column_names=["a", "b"]), path)
     assert path.read_bytes().startswith(start)
+
+
+def test_neighbours_stand_behind_their_query_with_edges_that_tell_their_class():
+    queries, found = images(2), images(6, seed=1).reshape(2, 3, 16, 16, 3)
+    figure = panels.neighbours(queries, found, np.array([[True, False, True], [False, False, True]]))
+    drawn = tiles(figure)
+    np.testing.assert_array_equal([pixels for *_, pixels in drawn], [queries[0], *found[0], queries[1], *found[1]])
+    edges = [matplotlib.colors.to_hex(patch.get_edgecolor()).upper() for patch in figure.axes[0].patches]
+    assert edges == [panels.RIGHT, panels.WRONG, panels.RIGHT, panels.WRONG, panels.WRONG, panels.RIGHT]
+    for (top, left, side), tile in zip(frames(figure), [*drawn[1:4], *drawn[5:]], strict=True):
+        assert top < tile[0] and left < tile[1] and side > tile[2]
+    assert not panels.neighbours(queries, found).axes[0].patches  # without labels
+
+
+def test_a_map_shows_every_point_and_thumbnails_that_do_not_overlap():
+    points = np.random.default_rng(0).normal(size=[300, 2]) * [1, 3] + 5
+    labels = np.arange(300) % 3 - 1
+    figure = panels.image_map(points, images(300), labels, ("cat", "dog"))
+    dots = figure.axes[0].collections[0]
+    offsets = dots.get_offsets()
+    # Turned, since it was higher than wide, but not out of shape.
+    scale = np.ptp(offsets, axis=0) / np.ptp(points[:, ::-1], axis=0)
+    assert scale[0] == pytest.approx(scale[1])
+    np.testing.assert_allclose(offsets, (points[:, ::-1] - points[0, ::-1]) * scale + offsets[0])
+    colours = dots.get_facecolors()
+    assert len(np.unique(colours, axis=0)) == 3
+    shown = figure.axes[0].images
+    assert 30 < len(shown) < 300
+    centres = np.array([np.reshape(image.get_extent(), [2, 2]).mean(axis=1) for image in shown])
+    apart = np.abs(centres[:, None] - centres).max(axis=-1)
+    side = shown[0].get_extent()[1] - shown[0].get_extent()[0]
+    assert apart[~np.eye(len(shown), dtype=bool)].min() > side
+    for image, centre, patch in zip(shown, centres, figure.axes[0].patches, strict=True):
+        (number,) = np.flatnonzero(np.abs(offsets - centre).max(axis=1) < 1e-9)
+        np.testing.assert_array_equal(image.get_array(), images(300)[number])
+        np.testing.assert_allclose(patch.get_edgecolor(), colours[number])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("names", [(), tuple(f"class {i}" for i in range(100))])
+def test_maps_without_classes_or_with_very_many_have_no_legend(names):
+    points = np.random.default_rng(0).normal(size=[50, 2])
+    figure = panels.image_map(points, images(50), np.arange(50) if names else None, names)
+    assert not figure.legends
+    assert len(np.unique(figure.axes[0].collections[0].get_facecolors(), axis=0)) == (50 if names else 1)

@@ -79,10 +79,10 @@ def picture(source: Source, queries: Sequence[int], retrieved: dict[str, Retriev
     Where there are labels, a frame tells whether a neighbour is of the query's class.
     """
     needed = np.unique(np.concatenate([queries, *(found.numbers.ravel() for found in retrieved.values())]))
-    tiles = _tiles(source, needed)
-    groups = {"query": pictures.grid(tiles[np.searchsorted(needed, queries)], 1)}
+    shown = tiles(source, needed)
+    groups = {"query": pictures.grid(shown[np.searchsorted(needed, queries)], 1)}
     for name, found in retrieved.items():
-        neighbours = tiles[np.searchsorted(needed, found.numbers.ravel())]
+        neighbours = shown[np.searchsorted(needed, found.numbers.ravel())]
         if found.is_right is not None:
             colours = [RIGHT if right else WRONG for right in found.is_right.ravel()]
             framed = [pictures.outline(t, 0, 0, _SIDE, c, _FRAME) for t, c in zip(neighbours, colours, strict=True)]
@@ -124,11 +124,11 @@ def _number_of(name, source, paths):
     return found[0]
 
 
-def _tiles(source, numbers) -> np.ndarray:
+def tiles(source: Source, numbers: np.ndarray, side: int = _SIDE) -> np.ndarray:
     """uint8 [n, side, side, 3], the middle of each image, as large as it is; `numbers` rise."""
     chosen = share.of_numbers(source, numbers)
     report = InputReport(chosen)
     report.enlarged = True  # to be looked at, which needs no warning
-    batches = pipeline.evaluation_batches(chosen, pipeline.Crops(_SIDE, _SIDE), 64, report)
+    batches = pipeline.evaluation_batches(chosen, pipeline.Crops(side, side), 64, report)
     with report.one_line_errors():
         return np.concatenate([images.unscale(batch["image"][:, 0]).numpy() for batch in batches])
