@@ -183,7 +183,8 @@ def _of_saved_model(loaded, layers, pixels, origin):
     (_, inputs) = signature.structured_input_signature
     if len(inputs) != 1 or next(iter(inputs.values())).dtype == tf.string:
         raise InputError(f"{flag}: its signature takes something else than one batch of images")
-    wanted = [name for name, spec in signature.structured_outputs.items() if spec.shape.rank in (2, 4)]
+    outputs = signature.structured_outputs.items()
+    wanted = [name for name, spec in outputs if spec.shape.rank in (2, 4) and spec.dtype.is_floating]
     for layer in layers:
         if layer not in wanted:
             raise InputError(f"--layers={layer}: no such output; {flag} has {', '.join(wanted)}")
