@@ -187,7 +187,8 @@ def _of_saved_model(loaded, layers, pixels, origin, what, layers_flag):
     (_, inputs) = signature.structured_input_signature
     if len(inputs) != 1 or next(iter(inputs.values())).dtype == tf.string:
         raise InputError(f"{what}: its signature takes something else than one batch of images")
-    wanted = [name for name, spec in signature.structured_outputs.items() if spec.shape.rank in (2, 4)]
+    outputs = signature.structured_outputs.items()
+    wanted = [name for name, spec in outputs if spec.shape.rank in (2, 4) and spec.dtype.is_floating]
     for layer in layers:
         if layer not in wanted:
             raise InputError(f"{layers_flag}={layer}: no such output; {what} has {', '.join(wanted)}")

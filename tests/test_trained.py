@@ -98,7 +98,8 @@ def test_a_saved_model(tmp_path, x, refusal):
     @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.uint8)])
     def serve(image):
         maps = tf.nn.conv2d(tf.cast(image, tf.float32), kernel, 1, "SAME")
-        return {"conv1": maps, "embedding": tf.reduce_mean(maps, [1, 2]), "count": tf.shape(image)[0]}
+        return {"conv1": maps, "embedding": tf.reduce_mean(maps, [1, 2]), "count": tf.shape(image)[0],
+                "names": tf.fill([tf.shape(image)[0], 2], "cat")}  # fmt: skip
 
     tf.saved_model.save(module, str(tmp_path / "saved"), signatures={"images": serve})
     found = trained.from_file(tmp_path / "saved")

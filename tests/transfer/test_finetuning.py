@@ -17,7 +17,9 @@ from lci_tf.transfer import classifier
 from lci_tf.transfer.finetuning import Best, FineTuning, Part
 
 CROPS = Crops(32, 40)
-PROTOCOL = dataclasses.replace(PROTOCOLS["few_labels"], epochs=4, batch_size=8, crop_size=32, resize=40)
+PROTOCOL = dataclasses.replace(
+    PROTOCOLS["few_labels"], epochs=4, batch_size=8, learning_rate=1e-3, crop_size=32, resize=40
+)
 
 
 def colourful(count, seed=0, several=False):
