@@ -16,7 +16,7 @@ cli.define_data_flags(split_help="which part; by default the one to test with, a
 cli.define_model_flags()
 flags.DEFINE_string(
     "compare", None,
-    "a second network beside the first: a run, a checkpoint, a SavedModel or Keras model (--pixels holds for it); or random",
+    "a second network beside it: a run, a checkpoint, a SavedModel or Keras model (--pixels holds for it); or random",
     module_name="Network",
 )  # fmt: skip
 flags.DEFINE_string("compare_layer", None, "which feature map of it; by default as --layers", module_name="Network")
