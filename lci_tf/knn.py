@@ -15,7 +15,8 @@ _NEIGHBOURS, _PICTURE, _OUTPUT = "Neighbours", "Retrieval", "Output"
 cli.define_data_flags(split_help="which part; by default the one to test with, and for --train_test that to train on")
 cli.define_model_flags()
 flags.DEFINE_string(
-    "compare", None, "a second network beside the first: a run, a checkpoint, a SavedModel or Keras model; or random",
+    "compare", None,
+    "a second network beside it: a run, a checkpoint, a SavedModel or Keras model (--pixels holds for it); or random",
     module_name="Network",
 )  # fmt: skip
 flags.DEFINE_string("compare_layer", None, "which feature map of it; by default as --layers", module_name="Network")
@@ -84,16 +85,16 @@ def _networks(flag):
     first = cli.model_from_flags()
     chosen = [first.only(flag.layers or [_default_layer(first)])]
     if flag.compare:
-        second = _second(flag)
-        layers = [flag.compare_layer] if flag.compare_layer else flag.layers or [_default_layer(second)]
-        chosen.append(second.only(layers, "--compare_layer" if flag.compare_layer else "--layers"))
+        named = ([flag.compare_layer], "--compare_layer") if flag.compare_layer else (flag.layers, "--layers")
+        second = _second(flag, *named)
+        chosen.append(second.only(named[0] or [_default_layer(second)], named[1]))
     names = [_name(model.origin) for model in chosen]
     if len(set(names)) < len(names):
         names[1] += " (compared)"
     return [Network(name, model, _crops(flag, model)) for name, model in zip(names, chosen, strict=True)]
 
 
-def _second(flag):
+def _second(flag, layers, layers_flag):
     from lci_tf import trained
 
     if flag.compare == "random":
@@ -104,7 +105,6 @@ def _second(flag):
     place = pathlib.Path(flag.compare.removesuffix(".index")).expanduser()
     if (place / "run.flags").is_file() or pathlib.Path(f"{place}.index").is_file():
         return trained.from_run(flag.compare, flag.checkpoint, "--compare")
-    layers, layers_flag = ([flag.compare_layer], "--compare_layer") if flag.compare_layer else (flag.layers, "--layers")
     return trained.from_file(flag.compare, layers, flag.pixels, "--compare", layers_flag)
 
 
@@ -115,11 +115,9 @@ def _default_layer(model):
 def _name(origin):
     if "random" in origin:
         return "random"
-    return (
-        f"{pathlib.Path(origin['run']).name}, step {origin['step']}"
-        if "run" in origin
-        else pathlib.Path(origin["model"]).stem
-    )
+    if "run" in origin:
+        return f"{pathlib.Path(origin['run']).name}, step {origin['step']}"
+    return pathlib.Path(origin["model"]).stem
 
 
 def _crops(flag, model):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -67,11 +68,22 @@ def crop_features(
                 if not np.isfinite(rows).all():
                     raise InputError(f"{layer}: its features are not finite; did the training of this network diverge?")
                 layers[layer].append(rows)
+            if not numbers:
+                _check_room(layers.values(), len(valid), source.count, folder)
             numbers.append(batch["index"].numpy()[valid])
             if source.label_kind == "class":
                 labels.append(batch["label"].numpy()[valid])
             bar.update(len(valid))
     return CropFeatures(layers, np.concatenate(numbers), np.concatenate(labels) if labels else None)
+
+
+def _check_room(written, rows, count, folder):
+    """Refuses at once what would not fit in the end."""
+    needed = sum(4 * features.shape[1] for features in written) * ((count or 0) - rows)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(f"{folder}: features of {count:,} images take another {needed / 1e9:.1f} GB for a while, and "
+                         f"{free / 1e9:.1f} GB are free; choose another --out_dir")  # fmt: skip
 
 
 def _flat_maps(features_model, crop_size, per_image):

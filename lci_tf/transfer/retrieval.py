@@ -28,7 +28,7 @@ class Retrieved:
     Attributes:
       numbers: int64 [queries, k], the neighbours' numbers in the source.
       similarity: float32 [queries, k].
-      is_right: bool [queries, k], whether they are of the query's class; None without labels.
+      is_right: bool [queries, k], whether they are of the query's class; None if not all images have one.
     """
 
     numbers: np.ndarray
@@ -69,7 +69,9 @@ def retrieve(
             raise InputError(f"--queries: image {query} cannot be read, or there is none of this number")
     rows = np.searchsorted(found.numbers, queries)
     nearest = search(layer, np.concatenate([layer[row : row + 1] for row in rows]), k, leave_out=rows)
-    is_right = None if found.labels is None else found.labels[nearest.numbers] == found.labels[rows, None]
+    is_right = None
+    if found.labels is not None and found.labels.min() >= 0:
+        is_right = found.labels[nearest.numbers] == found.labels[rows, None]
     return Retrieved(found.numbers[nearest.numbers], nearest.similarity, is_right)
 
 

@@ -1,4 +1,6 @@
 import dataclasses
+import shutil
+import types
 
 import numpy as np
 import pytest
@@ -66,7 +68,7 @@ def test_images_without_labels(photos, tmp_path):
     assert found.labels is None and len(found.numbers) == 6
 
 
-def test_what_cannot_be_used_is_told_in_one_line(photos, tmp_path, refusal):
+def test_what_cannot_be_used_is_told_in_one_line(photos, tmp_path, refusal, monkeypatch):
     def diverged(crops, training):
         return {"conv5": tf.math.log(crops - 2.0)}
 
@@ -76,3 +78,6 @@ def test_what_cannot_be_used_is_told_in_one_line(photos, tmp_path, refusal):
     for_larger = tf.keras.Sequential([tf.keras.Input([16, 16, 3]), tf.keras.layers.Conv2D(1, 3)])
     message = refusal(read, photos[0], tmp_path, lambda crops, training: {"conv5": for_larger(crops)})
     assert message == "--crop_size=8: the network takes no images of this size"
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: types.SimpleNamespace(free=1000))
+    message = "features of 6 images take another 0.0 GB for a while, and 0.0 GB are free; choose another --out_dir"
+    assert refusal(read, photos[0], tmp_path) == f"{tmp_path / 'new'}: {message}"

@@ -82,7 +82,8 @@ def test_neighbours_have_the_numbers_of_the_source(found, refusal):
     np.testing.assert_allclose(got.similarity[:2, 0], 1, atol=1e-6)
     assert not (got.numbers == [[7], [2], [9]]).any()
     np.testing.assert_array_equal(got.is_right, got.numbers % 2 == [[1], [0], [1]])
-    assert retrieval.retrieve(dataclasses.replace(found, labels=None), features, [7], 3).is_right is None
+    for labels in (None, np.full(9, -1)):
+        assert retrieval.retrieve(dataclasses.replace(found, labels=labels), features, [7], 3).is_right is None
     for missing in (5, 10):
         assert refusal(retrieval.retrieve, found, features, [2, missing], 3) == (
             f"--queries: image {missing} cannot be read, or there is none of this number"
