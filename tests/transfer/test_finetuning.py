@@ -108,31 +108,35 @@ def test_several_labels(tune, tmp_path):
     assert bias[2] == 0 and np.all(bias[:2] != 0)  # what is never told is not learned
 
 
-def test_a_resumed_training_ends_with_the_same_weights(tune, tmp_path, monkeypatch):
-    train, validation = colourful(20), colourful(6, seed=1)
-    whole, network = tune(train, validation, model=tiny_with_batch_normalisation)
-    whole.train(run := Run(tmp_path / "whole"), checkpoint_every=4)
+def test_a_resumed_training_goes_on_as_if_it_had_not_been_interrupted(tune, tmp_path, monkeypatch):
+    parts, weights = [colourful(20), colourful(6, seed=1)], []
 
-    def killed(*arguments):
-        if arguments[1] == 9:
+    def only_once(best, network, step, score, loss):
+        """The best weights are to be those of step 3, before the checkpoint."""
+        if step == 3:
+            weights.append(weights_of(network))
+            consider(best, network, step, score, loss)
+
+    def killed(run, step, numbers):
+        if step == 9 and run.path.name == "killed":
             raise KeyboardInterrupt
-        return log(*arguments)
+        log(run, step, numbers)
 
-    log = Run.log
+    consider, log = Best.consider, Run.log
+    monkeypatch.setattr(Best, "consider", only_once)
     monkeypatch.setattr(Run, "log", killed)
+    whole, _ = tune(*parts, model=tiny_with_batch_normalisation)
+    whole.train(run := Run(tmp_path / "whole"), checkpoint_every=4)
     with pytest.raises(KeyboardInterrupt):
-        tune(train, validation, model=tiny_with_batch_normalisation)[0].train(
-            Run(tmp_path / "parts"), checkpoint_every=4
-        )
-    monkeypatch.undo()
-    again, resumed = tune(train, validation, model=tiny_with_batch_normalisation)
-    again.train(parts := Run(tmp_path / "parts"), checkpoint_every=4)
-    for expected, weight in zip(weights_of(network), weights_of(resumed), strict=True):
-        np.testing.assert_allclose(weight, expected, atol=1e-6)
-    assert [r["step"] for r in parts.metrics()] == [3, 6, 9, 12]
-    for expected, record in zip(run.metrics(), parts.metrics(), strict=True):
+        tune(*parts, model=tiny_with_batch_normalisation)[0].train(Run(tmp_path / "killed"), checkpoint_every=4)
+    again, network = tune(*parts, model=tiny_with_batch_normalisation)
+    again.train(resumed := Run((tmp_path / "killed").rename(tmp_path / "resumed")), checkpoint_every=4)
+    assert [record["step"] for record in resumed.metrics()] == [3, 6, 9, 12]
+    for expected, record in zip(run.metrics(), resumed.metrics(), strict=True):
         assert record == pytest.approx(expected, rel=1e-4)
-    assert whole.best_epoch == again.best_epoch
+    assert whole.best_epoch == again.best_epoch == 1
+    for expected, weight in zip(weights[0], weights_of(network), strict=True):
+        np.testing.assert_allclose(weight, expected, atol=1e-6)
 
 
 def test_it_stops_when_validation_does_not_improve(tune, tmp_path):
