@@ -14,7 +14,8 @@ from lci_tf.errors import InputError
 from lci_tf.finetune_protocols import PROTOCOLS
 from lci_tf.runs import Run
 from lci_tf.transfer import classifier
-from lci_tf.transfer.finetuning import Best, FineTuning, Part
+from lci_tf.transfer.best_weights import BestWeights
+from lci_tf.transfer.finetuning import FineTuning, Part
 
 CROPS = Crops(32, 40)
 PROTOCOL = dataclasses.replace(
@@ -122,8 +123,8 @@ def test_a_resumed_training_goes_on_as_if_it_had_not_been_interrupted(tune, tmp_
             raise KeyboardInterrupt
         log(run, step, numbers)
 
-    consider, log = Best.consider, Run.log
-    monkeypatch.setattr(Best, "consider", only_once)
+    consider, log = BestWeights.consider, Run.log
+    monkeypatch.setattr(BestWeights, "consider", only_once)
     monkeypatch.setattr(Run, "log", killed)
     whole, _ = tune(*parts, model=tiny_with_batch_normalisation)
     whole.train(run := Run(tmp_path / "whole"), checkpoint_every=4)
@@ -199,7 +200,7 @@ def test_two_replicas_learn_what_one_does(tune, two_replicas, tmp_path, several)
 
 def test_the_best_weights():
     network = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=[1])])
-    best = Best(network)
+    best = BestWeights(network)
     for step, (score, loss) in enumerate([(float("nan"), 9.0), (0.7, 0.5), (0.7, 0.6), (0.7, 0.4), (0.6, 0.1)], 1):
         network.weights[0].assign([[step]])
         best.consider(network, step, score, loss)
