@@ -60,6 +60,7 @@ setup(
         "test": [
             "pytest>=8",
             "ruff>=0.8",
+            "faiss-cpu>=1.8",
             f"tensorflow-serving-api>=2.15.1,<2.16; {WITH_ADDONS}",
             f"tensorflow-serving-api>=2.19; {WITHOUT_ADDONS}",
         ],

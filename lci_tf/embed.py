@@ -27,6 +27,13 @@ flags.DEFINE_integer("in_flight", 2, "requests under way at once", lower_bound=1
 flags.DEFINE_integer(
     "shard_size", 10_000, "images in a shard; a whole one is not lost if it is killed", lower_bound=1, module_name=_WORK
 )
+flags.DEFINE_list(
+    "search",
+    [],
+    "image files: shows their neighbours among the features in --out_dir, made before",
+    module_name=_SEARCH,
+)
+flags.DEFINE_integer("neighbours", 8, "of each", lower_bound=1, module_name=_SEARCH)
 
 
 def main():
@@ -35,6 +42,8 @@ def main():
         raise InputError("--out_dir: where are the features to go?")
     if bool(flag.model) == bool(flag.server):
         raise InputError("--model or --server: give one of them")
+    if flag.search:
+        return _search(flag)
     from lci_tf import data
     from lci_tf.serving import embedding, shards
 
@@ -61,6 +70,27 @@ def main():
         print(
             f"{found['unreadable']:,} could not be read and have zeros; they are listed in {folder / shards.BAD_IMAGES}"
         )
+
+
+def _search(flag):
+    from lci_tf import pictures
+    from lci_tf.serving import search
+    from lci_tf.serving.unreadable import UnreadableImages
+
+    folder = pathlib.Path(flag.out_dir).expanduser()
+    (feature,) = flag.features if len(flag.features) == 1 else ("embedding",)
+    predictor, _ = _predictor(flag)
+    try:
+        queries = predictor.predict([search.read(path) for path in flag.search], [feature])[feature]
+    except UnreadableImages as error:
+        raise InputError(f"--search={flag.search[error.positions[0]]}: is no image that can be read") from None
+    found = search.nearest(folder, queries, flag.neighbours, feature)
+    for path, paths, similarities in zip(flag.search, found.paths, found.similarity, strict=True):
+        print(path)
+        for neighbour, similarity in zip(paths, similarities, strict=True):
+            print(f"  {similarity:.3f}  {neighbour}")
+    pictures.save(folder / "search.png", search.picture(flag.search, found))
+    print(f"Picture    {folder / 'search.png'}")
 
 
 def _predictor(flag):

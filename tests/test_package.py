@@ -50,7 +50,7 @@ def test_help_is_quick_and_about_this_command_only(command):
     result = run("-m", f"lci_tf.{command}", "--help")
     assert time.monotonic() - start < 2
     assert result.returncode == 0 and result.stderr == ""
-    assert "--dataset" in result.stdout and "\nData\n" in result.stdout
+    assert ("--run_dir" if command == "export" else "\nData\n  --dataset") in result.stdout
     for internal in ("--logtostderr", "--pdb", "--stderrthreshold", "absl"):
         assert internal not in result.stdout
 
