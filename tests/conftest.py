@@ -105,3 +105,42 @@ def stand_in(tmp_path_factory):
             process.communicate()  # the end of its input is its end
 
     return serve
+
+
+_ONE_AFTER_THE_OTHER = """
+import importlib, json, sys
+from lci_tf import cli
+name, commands = json.load(sys.stdin)
+command = importlib.import_module(f"lci_tf.{name}")
+for arguments in commands:
+    for flag in cli.FLAGS:
+        cli.FLAGS[flag].unparse()
+    sys.argv = [f"lci_tf/{name}.py", *arguments]
+    try:
+        cli.run(command.main, command.__doc__)
+    except SystemExit as end:
+        for stream in (sys.stdout, sys.stderr):
+            print(f"exit {end.code}", file=stream)
+"""
+
+
+@pytest.fixture(scope="session")
+def run_command():
+    """A command as a user runs it, but several times in one process: TensorFlow takes seconds to start.
+
+    `run_command("knn", [flag, …], …)` gives (exit code, stdout, stderr) for each list of flags.
+    """
+    root = pathlib.Path(__file__).parents[1]
+
+    def run(name, *commands):
+        script = [sys.executable, "-c", _ONE_AFTER_THE_OTHER]
+        given = json.dumps([name, commands])
+        result = subprocess.run(script, cwd=root, capture_output=True, text=True, input=given)
+        assert result.returncode == 0, result.stderr
+        parts = [stream.split("exit ") for stream in (result.stdout, result.stderr)]
+        outputs = [[part if i == 0 else part.partition("\n")[2] for i, part in enumerate(p[:-1])] for p in parts]
+        codes = [int(part.partition("\n")[0]) for part in parts[0][1:]]
+        assert len(codes) == len(commands), result.stderr
+        return list(zip(codes, *outputs, strict=True))
+
+    return run

@@ -1,9 +1,6 @@
 """The command as a user runs it, but several times in one process: TensorFlow takes seconds to start."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,32 +10,10 @@ from PIL import Image
 from lci_tf import checkpoints, models, presets
 from lci_tf.runs import Run
 
-ROOT = pathlib.Path(__file__).parents[1]
-_ONE_AFTER_THE_OTHER = """
-import json, sys
-from lci_tf import cli, knn
-for arguments in json.load(sys.stdin):
-    for name in cli.FLAGS:
-        cli.FLAGS[name].unparse()
-    sys.argv = ["lci_tf/knn.py", *arguments]
-    try:
-        cli.run(knn.main, knn.__doc__)
-    except SystemExit as end:
-        for stream in (sys.stdout, sys.stderr):
-            print(f"exit {end.code}", file=stream)
-"""
 
-
-def run_knn(*commands):
-    """(exit code, what went to stdout, what went to stderr) of each, which is a list of flags."""
-    script = [sys.executable, "-c", _ONE_AFTER_THE_OTHER]
-    result = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, input=json.dumps(commands))
-    assert result.returncode == 0, result.stderr
-    parts = [stream.split("exit ") for stream in (result.stdout, result.stderr)]
-    outputs = [[part if i == 0 else part.partition("\n")[2] for i, part in enumerate(p[:-1])] for p in parts]
-    codes = [int(part.partition("\n")[0]) for part in parts[0][1:]]
-    assert len(codes) == len(commands), result.stderr
-    return list(zip(codes, *outputs, strict=True))
+@pytest.fixture
+def run_knn(run_command):
+    return lambda *commands: run_command("knn", *commands)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +45,7 @@ def photos(tmp_path_factory):
     return folder
 
 
-def test_accuracies_and_pictures(run, photos, tmp_path):
+def test_accuracies_and_pictures(run, photos, tmp_path, run_knn):
     data = [f"--run_dir={run}", "--dataset=folder", f"--data_dir={photos}"]
     tf.keras.Sequential([tf.keras.Input([24, 24, 3]), tf.keras.layers.Conv2D(4, 5, name="own")]).save(
         tmp_path / "other.keras"
@@ -120,7 +95,7 @@ def test_accuracies_and_pictures(run, photos, tmp_path):
     assert width > 11 * 128 and 2 * 128 < height < 3 * 128
 
 
-def test_mistakes_are_told_in_one_line(run, photos, tmp_path):
+def test_mistakes_are_told_in_one_line(run, photos, tmp_path, run_knn):
     data = ["--dataset=folder", f"--data_dir={photos}"]
     network = [f"--run_dir={run}"]
     flat = tmp_path / "flat"

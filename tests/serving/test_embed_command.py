@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lci_tf import cli, embed
-
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
@@ -19,38 +17,38 @@ def photos(tmp_path_factory):
 
 
 @pytest.fixture
-def run_embed(photos, capsys):
-    def run(*arguments):
-        for name in cli.FLAGS:
-            cli.FLAGS[name].unparse()
-        given = ["embed", "--dataset=folder", f"--data_dir={photos}", "--max_bad_images=0.5", *arguments]
-        cli.FLAGS(given)
-        embed.main()
-        return capsys.readouterr().out
-
-    return run
+def run_embed(run_command, photos):
+    data = ["--dataset=folder", f"--data_dir={photos}", "--batch_size=4", "--format=npy"]
+    return lambda *commands: run_command("embed", *([*data, *command] for command in commands))
 
 
 def test_an_export_and_a_server_give_the_same(export_dir, stand_in, photos, run_embed, tmp_path):
-    shown = run_embed(f"--model={export_dir}", f"--out_dir={tmp_path}/local", "--format=npy", "--batch_size=4")
-    assert "Features of 13 images" in shown and "1 could not be read" in shown
     with stand_in(features=export_dir) as ports:
-        server = f"--server=localhost:{ports['grpc']}"
-        run_embed(server, f"--out_dir={tmp_path}/served", "--format=npy", "--batch_size=4")
-    local, served = (np.load(tmp_path / name / "embedding.npy") for name in ("local", "served"))
-    assert local.shape[0] == 13 and not local[5].any()
-    np.testing.assert_allclose(local, served, atol=1e-5)
-    shown = run_embed(f"--model={export_dir}", f"--out_dir={tmp_path}/local", f"--search={photos}/07.jpg",
-                      "--neighbours=3")  # fmt: skip
-    query, *neighbours, picture = shown.splitlines()
-    assert query == f"{photos}/07.jpg" and len(neighbours) == 3 and f"{photos}/05.jpg" not in shown
+        local, served, searched = run_embed(
+            [f"--model={export_dir}", f"--out_dir={tmp_path}/local"],
+            [f"--server=localhost:{ports['grpc']}", f"--out_dir={tmp_path}/served"],
+            [f"--model={export_dir}", f"--out_dir={tmp_path}/local", f"--search={photos}/07.jpg", "--neighbours=3"],
+        )
+    for code, output, errors in (local, served):
+        assert code == 0 and "Features of 13 images" in output and "1 could not be read" in output, errors
+    by_export, by_server = (np.load(tmp_path / name / "embedding.npy") for name in ("local", "served"))
+    assert by_export.shape[0] == 13 and not by_export[5].any()
+    np.testing.assert_allclose(by_export, by_server, atol=1e-5)
+    query, *neighbours, picture = searched[1].splitlines()
+    assert query == f"{photos}/07.jpg" and len(neighbours) == 3 and f"{photos}/05.jpg" not in searched[1]
     assert picture.endswith("search.png") and (tmp_path / "local" / "search.png").is_file()
 
 
-def test_mistakes(export_dir, photos, run_embed, tmp_path, refusal):
-    assert "--out_dir: where are the features to go?" in refusal(run_embed, f"--model={export_dir}")
-    assert "give one of them" in refusal(run_embed, f"--out_dir={tmp_path}/a")
+def test_mistakes_are_told_in_one_line(export_dir, photos, run_embed, tmp_path):
     model, out = f"--model={export_dir}", f"--out_dir={tmp_path}/a"
-    assert "--features=conv9: " in refusal(run_embed, model, out, "--features=conv9")
-    assert "is no image that can be read" in refusal(run_embed, model, out, f"--search={photos}/05.jpg")
+    mistakes = {
+        "--out_dir: where are the features to go?": [model],
+        "--model or --server: give one of them": [out],
+        "--features=conv9: ": [model, out, "--features=conv9"],
+        "05.jpg: is no image that can be read": [model, out, f"--search={photos}/05.jpg"],
+        "--model=none: no such folder": ["--model=none", out],
+        "--server=localhost:9: ": ["--server=localhost:9", "--deadline=2", out],
+    }
+    for message, (code, output, errors) in zip(mistakes, run_embed(*mistakes.values()), strict=True):
+        assert code == 2 and output == "" and message in errors and errors.count("\n") == 1, errors
     assert not (tmp_path / "a").exists()
