@@ -28,7 +28,7 @@ def colourful(count, seed=0, several=False):
     rng = np.random.default_rng(seed)
     if several:
         labels = rng.integers(0, 2, [count, 3]).astype(np.int8)
-        colours = 60 + 130 * labels
+        colours = 60 + 130 * labels.astype(np.int64)
         labels[:, 2] = -1
     else:
         labels = np.arange(count) % 3
