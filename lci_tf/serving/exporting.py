@@ -66,7 +66,7 @@ def folder_of(export_dir: pathlib.Path, version: int | None = None) -> pathlib.P
 
 def halved(model: FeatureModel) -> FeatureModel:
     """The same C with weights in float16; batch normalisation keeps float32."""
-    tf.keras.mixed_precision.set_global_policy(_HalfWeights("mixed_float16"))
+    tf.keras.mixed_precision.set_global_policy(_HalfWeights("float32"))
     try:
         settings = model.settings
         classifier = models.classifier(settings.backbone, len(model.labels), settings.crop_size, settings.width)
