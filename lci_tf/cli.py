@@ -29,8 +29,8 @@ def define_dataset_flag() -> None:
     )
 
 
-def define_data_flags(split_help: str = "which part of the data set; by default the one to pre-train on") -> None:
-    """`--dataset` and what a command that reads images needs beside it."""
+def define_source_flags(split_help: str = "which part of the data set") -> None:
+    """`--dataset`, and where and what of it."""
     define_dataset_flag()
     flags.DEFINE_list(
         "data_dir",
@@ -39,6 +39,11 @@ def define_data_flags(split_help: str = "which part of the data set; by default 
         module_name=DATA,
     )
     flags.DEFINE_string("split", None, split_help, module_name=DATA)
+
+
+def define_data_flags(split_help: str = "which part of the data set; by default the one to pre-train on") -> None:
+    """The same, and what a command needs that draws from the images or leaves some out."""
+    define_source_flags(split_help)
     flags.DEFINE_integer("seed", 0, "of everything random", module_name=DATA)
     flags.DEFINE_float(
         "max_bad_images",

@@ -12,7 +12,7 @@ from lci_tf.errors import InputError
 
 _MODEL, _WORK, _SEARCH = "Model", "Work", "Search"
 
-cli.define_data_flags("which part of the data set")
+cli.define_source_flags()
 flags.DEFINE_string("model", None, "an export of lci_tf.export, or a version of one", module_name=_MODEL)
 flags.DEFINE_string(
     "server", None, "HOST:PORT of TF Serving (gRPC), or http://HOST:PORT, instead of --model", module_name=_MODEL

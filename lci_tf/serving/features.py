@@ -11,7 +11,6 @@ from lci_tf.serving import crops
 from lci_tf.trained import FeatureModel
 
 EMBEDDING, TRANSFORMATION, VALID, POOLED = "embedding", "transformation", "valid", "_pooled"
-ON_BAD_IMAGE = ("error", "zeros")
 
 
 def names(layers: Sequence[str]) -> list[str]:

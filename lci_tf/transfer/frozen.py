@@ -5,9 +5,9 @@ import math
 import tensorflow as tf
 
 from lci_tf.errors import InputError
-from lci_tf.probe_protocols import UNITS, WINDOWS, ProbeProtocol
+from lci_tf.models.pooling import grid_of, pool
+from lci_tf.probe_protocols import WINDOWS, ProbeProtocol
 from lci_tf.trained import FeatureModel
-from lci_tf.transfer.features import pool
 
 
 class FrozenFeatures:
@@ -47,7 +47,7 @@ def pool_to_units(layer: str, feature_map: tf.Tensor) -> tf.Tensor:
     By the authors' windows where these give the number, as they do for AlexNet's maps of images of 227 pixels; else
     by equal parts of the map, of which there are as many as the windows would have given there.
     """
-    side = max(1, round(math.sqrt(UNITS / feature_map.shape[-1])))
+    side = grid_of(feature_map.shape[-1])
     if layer in WINDOWS:
         window, padding = WINDOWS[layer]
         pooled = tf.nn.avg_pool2d(feature_map, window, window, padding)
