@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from lci_tf.errors import InputError
 
-# The authors' windows on ImageNet and Places, where a map is pooled to about 9,000 units: side, which is the stride too,
-# and padding. They are meant for images of 227 pixels.
+# The authors' windows on ImageNet and Places, where a map is pooled to about 9,000 units: side, which is the stride
+# too, and padding. They are meant for images of 227 pixels.
 WINDOWS = {"conv1": (6, "SAME"), "conv2": (4, "VALID"), "conv3": (3, "SAME"), "conv4": (3, "SAME"),
            "conv5": (2, "VALID")}  # fmt: skip
 
