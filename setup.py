@@ -32,6 +32,7 @@ setup(
         f"tensorflow>=2.21,<2.22; {WITHOUT_ADDONS}",
         f"tf-keras>=2.21,<2.22; {WITHOUT_ADDONS}",
         f"tensorflow-datasets>=4.9.10,<4.10; {EITHER}",
+        f"etils[epath]>=1.9; {EITHER}",  # paths in buckets
         f"importlib_resources>=6; {EITHER}",  # tensorflow-datasets needs it to download, and does not say so
         f"keras-cv>=0.9,<0.10; {EITHER}",
         f"absl-py>=2.1,<3; {EITHER}",
@@ -55,11 +56,13 @@ setup(
             f"tensorflow-serving-api>=2.15.1,<2.16; {WITH_ADDONS}",
             f"tensorflow-serving-api>=2.19; {WITHOUT_ADDONS}",
         ],
+        "beam": ["apache-beam>=2.70,<3"],
         "detection": ["pycocotools>=2.0.7", "opencv-contrib-python-headless>=4.10,<5"],
         "faiss": ["faiss-cpu>=1.8"],
         "test": [
             "pytest>=8",
             "ruff>=0.8",
+            "apache-beam>=2.70,<3",
             "faiss-cpu>=1.8",
             f"tensorflow-serving-api>=2.15.1,<2.16; {WITH_ADDONS}",
             f"tensorflow-serving-api>=2.19; {WITHOUT_ADDONS}",

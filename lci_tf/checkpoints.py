@@ -13,7 +13,8 @@ import tempfile
 from typing import Any
 
 from lci_tf.errors import InputError
-from lci_tf.runs import FLAGFILE, Run, absolute, replace_file
+from lci_tf.files import absolute, replace_file
+from lci_tf.runs import FLAGFILE, Run
 
 _log = logging.getLogger("lci_tf")
 

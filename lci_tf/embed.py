@@ -4,10 +4,11 @@ There is a row for every image, in the order of the data set; what cannot be rea
 the same --out_dir, it goes on where it was left."""
 
 import pathlib
+import shlex
 
 from absl import flags
 
-from lci_tf import cli
+from lci_tf import cli, files, quiet_import
 from lci_tf.errors import InputError
 
 _MODEL, _WORK, _SEARCH = "Model", "Work", "Search"
@@ -27,6 +28,13 @@ flags.DEFINE_integer("in_flight", 2, "requests under way at once", lower_bound=1
 flags.DEFINE_integer(
     "shard_size", 10_000, "images in a shard; a whole one is not lost if it is killed", lower_bound=1, module_name=_WORK
 )
+flags.DEFINE_string(
+    "runner",
+    None,
+    "have Apache Beam share out the shards: DirectRunner (this machine), DataflowRunner, FlinkRunner, SparkRunner",
+    module_name=_WORK,
+)
+flags.DEFINE_string("runner_options", None, "flags of that runner, such as '--direct_num_workers=4'", module_name=_WORK)
 flags.DEFINE_list(
     "search",
     [],
@@ -35,6 +43,9 @@ flags.DEFINE_list(
 )
 flags.DEFINE_integer("neighbours", 8, "of each", lower_bound=1, module_name=_SEARCH)
 
+_JOB = ("dataset", "split", "data_dir", "model", "server", "model_name", "deadline", "features", "format", "out_dir",
+        "batch_size", "in_flight", "shard_size")  # fmt: skip
+
 
 def main():
     flag = cli.FLAGS
@@ -42,44 +53,44 @@ def main():
         raise InputError("--out_dir: where are the features to go?")
     if bool(flag.model) == bool(flag.server):
         raise InputError("--model or --server: give one of them")
-    if flag.search:
-        return _search(flag)
-    from lci_tf import data
+    if flag.runner_options and not flag.runner:
+        raise InputError("--runner_options: goes with --runner")
+    if files.is_bucket(flag.out_dir) and flag.format == "npy":
+        raise InputError(f"--format=npy: goes into a folder, and not into {flag.out_dir}; there, take tfrecord")
+    values = {name: flag[name].value for name in _JOB}
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     from lci_tf.serving import embedding, shards
+    from lci_tf.serving.job import Job
 
-    source = data.open_source(flag.dataset, flag.split, flag.data_dir)
-    predictor, which = _predictor(flag)
-    features = tuple(flag.features)
-    for name in features:
-        if name not in predictor.outputs:
-            raise InputError(f"--features={name}: {which} gives {', '.join(predictor.outputs)}")
-    protocol = {
-        "model": which,
-        "data": {"name": source.name, "split": source.split, "images": source.count, "data_dir": flag.data_dir},
-        "features": list(features),
-        "format": flag.format,
-        "shard_size": flag.shard_size,
-    }
-    work = embedding.Work(features, flag.batch_size, flag.in_flight, flag.shard_size, protocol)
-    folder = pathlib.Path(flag.out_dir).expanduser()
-    shapes = {name: rows.shape[1:] for name, rows in predictor.predict([], features).items()}
-    stored = shards.FORMATS[flag.format](folder, shapes)
-    found = embedding.embed(source, predictor, work, stored)
-    print(f"Features of {found['images']:,} images are in {folder}")
+    job = Job(**plain)
+    if flag.search:
+        return _search(flag, job)
+    found = _by_beam(flag, job) if flag.runner else embedding.embed(*job.open())
+    print(f"Features of {found['images']:,} images are in {flag.out_dir}")
     if found["unreadable"]:
-        print(
-            f"{found['unreadable']:,} could not be read and have zeros; they are listed in {folder / shards.BAD_IMAGES}"
-        )
+        where = files.place(flag.out_dir) / shards.BAD_IMAGES
+        print(f"{found['unreadable']:,} could not be read and have zeros; they are listed in {where}")
 
 
-def _search(flag):
+def _by_beam(flag, job):
+    quiet_import.install("apache_beam")  # which misses what few have
+    try:
+        import apache_beam  # noqa: F401
+    except ImportError:
+        raise InputError("--runner: Apache Beam is not installed; pip install 'lci_tf[beam]'") from None
+    from lci_tf.serving import beam_pipeline
+
+    return beam_pipeline.embed(job, flag.runner, shlex.split(flag.runner_options or ""))
+
+
+def _search(flag, job):
     from lci_tf import pictures
     from lci_tf.serving import search
     from lci_tf.serving.unreadable import UnreadableImages
 
     folder = pathlib.Path(flag.out_dir).expanduser()
     (feature,) = flag.features if len(flag.features) == 1 else ("embedding",)
-    predictor, _ = _predictor(flag)
+    predictor, _ = job.predictor()
     try:
         queries = predictor.predict([search.read(path) for path in flag.search], [feature])[feature]
     except UnreadableImages as error:
@@ -91,18 +102,6 @@ def _search(flag):
             print(f"  {similarity:.3f}  {neighbour}")
     pictures.save(folder / "search.png", search.picture(flag.search, found))
     print(f"Picture    {folder / 'search.png'}")
-
-
-def _predictor(flag):
-    if flag.model:
-        from lci_tf.serving.local import LocalModel
-
-        model = LocalModel(flag.model)
-        return model, str(model.folder)
-    from lci_tf.serving import client
-
-    server = client.connect(flag.server, flag.model_name, deadline=flag.deadline, in_flight=flag.in_flight)
-    return server, f"{flag.server}/{flag.model_name}/{server.version}"
 
 
 if __name__ == "__main__":

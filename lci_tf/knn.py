@@ -223,9 +223,9 @@ def _retrieve(flag, networks):
 def _keep(path, results):
     import json
 
-    from lci_tf import runs
+    from lci_tf import files, runs
 
-    runs.replace_file(path, json.dumps({**results, "versions": runs.versions()}, indent=2) + "\n")
+    files.replace_file(path, json.dumps({**results, "versions": runs.versions()}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from typing import Any
 import lci_tf
 from lci_tf import presets
 from lci_tf.errors import InputError
+from lci_tf.files import absolute, replace_file
 from lci_tf.presets import Settings
 
 FLAGFILE = "run.flags"
@@ -191,16 +192,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-def replace_file(path, text):
-    """Writes a file in one piece: whoever reads it finds the old text or the new."""
-    beside = path.with_name(f".{path.name}.new")
-    with beside.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-
-
 def _flag_text(name, value):
     """As absl reads it from a flagfile: to the end of the line, without quotes, but lists as CSV."""
     if isinstance(value, bool):
@@ -219,7 +210,3 @@ def _flag_text(name, value):
     if not is_read_as_written:
         raise InputError(f"--{name}={text!r}: cannot be written to {FLAGFILE}, where values are lines of text")
     return text
-
-
-def absolute(path):
-    return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 (pathlib keeps "..")

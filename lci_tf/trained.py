@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from lci_tf import checkpoints, images, models
 from lci_tf.errors import InputError
+from lci_tf.files import absolute
 from lci_tf.presets import Settings
-from lci_tf.runs import Run, absolute
+from lci_tf.runs import Run
 
 BATCHES_SEEN = 150  # after which moving averages of momentum 0.975 have forgotten what they began with
 # What a foreign model may expect of its pixels: how to make them from [-1, 1].

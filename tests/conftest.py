@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from lci_tf import files
 from lci_tf.data.source import IndexedSource
 from lci_tf.errors import InputError
 
@@ -40,6 +41,21 @@ def write_png(tmp_path):
         return pixels
 
     return write
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """The path of an empty bucket: TensorFlow's file system in memory, under the URL ram://bucket."""
+    from etils.epath import gpath, register
+
+    monkeypatch.setattr(gpath, "_URI_PREFIXES", (*gpath._URI_PREFIXES, "ram://"))
+    monkeypatch.setattr(gpath, "_URI_SCHEMES", gpath._URI_SCHEMES | {"ram"})
+    monkeypatch.setitem(gpath._URI_MAP_ROOT, "ram://", "/ram/")
+    monkeypatch.setitem(gpath._PREFIX_TO_BACKEND, "ram", gpath.backend_lib.tf_backend)
+    monkeypatch.setitem(register._URI_PREFIXES_TO_CLS, "ram://", gpath.PosixGPath)
+    tf.io.gfile.makedirs("ram://bucket")
+    yield files.place("ram://bucket")
+    tf.io.gfile.rmtree("ram://bucket")
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
 """Where images come from. `open_source` gives any split of any data set; `pipeline` makes batches of it."""
 
 import functools
+import os
 import pathlib
 from collections.abc import Sequence
 
-from lci_tf import presets
+from lci_tf import files, presets
 from lci_tf.data import celeba, folder, stl10, synthetic, tfds_sets, tfrecord, voc
 from lci_tf.data.source import FindSplits, Source, Splits, joined
 from lci_tf.errors import InputError
@@ -48,9 +49,9 @@ def prepare(dataset: str, data_dirs: Sequence[str | pathlib.Path] = ()) -> None:
 
 
 def _directories(data_dirs):
-    if isinstance(data_dirs, (str, pathlib.Path)):
+    if isinstance(data_dirs, (str, os.PathLike)):
         data_dirs = [data_dirs]
-    return [pathlib.Path(d).expanduser() for d in data_dirs] or [None]
+    return [files.place(d) for d in data_dirs] or [None]
 
 
 def _open_one(dataset, split, data_dir):

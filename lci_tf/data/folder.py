@@ -4,7 +4,9 @@ import os
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 
+from lci_tf import files
 from lci_tf.data.source import ImageFiles, Splits
 from lci_tf.errors import InputError
 
@@ -32,10 +34,9 @@ def _notes_on_what_stands_beside(splits, data_dir):
     """Those who have classes `bus`, `car` and `train` should be told that the last is taken for a split."""
 
     def counts(entry):
-        return entry.name not in splits and not entry.name.startswith(".") and (entry.is_dir() or _is_image(entry.name))
+        return entry.name not in splits and not entry.name.startswith(".") and (_is_image(entry.name) or entry.is_dir())
 
-    with os.scandir(data_dir) as entries:
-        beside = sorted(entry.name for entry in entries if counts(entry))
+    beside = sorted(entry.name for entry in data_dir.iterdir() if counts(entry))
     if not beside:
         return ()
     return (f"{data_dir}: {' and '.join(splits)} taken for splits; not looked at: {', '.join(beside[:5])}"
@@ -74,7 +75,15 @@ def list_images(folder: pathlib.Path) -> tuple[list[str], list[str]]:
     No file is touched: on 300,000 files asking each for its size would take minutes on a network disk. Hidden files
     and folders are not looked at. Links to folders are followed, but none is listed twice: a link may lead back.
     """
-    images, others, folders, seen = [], [], [str(folder)], set()
+    images, others = [], []
+    for name, path in _in_bucket(folder) if files.is_bucket(folder) else _below(folder):
+        (images if _is_image(name) else others).append(path)
+    return sorted(images), sorted(others)
+
+
+def _below(folder):
+    """(name, path) of every file, hidden ones aside."""
+    folders, seen = [str(folder)], set()
     while folders:
         path = folders.pop()
         real = os.path.realpath(path)
@@ -87,11 +96,16 @@ def list_images(folder: pathlib.Path) -> tuple[list[str], list[str]]:
                     continue
                 if entry.is_dir():
                     folders.append(entry.path)
-                elif _is_image(entry.name):
-                    images.append(entry.path)
                 else:
-                    others.append(entry.path)
-    return sorted(images), sorted(others)
+                    yield entry.name, entry.path
+
+
+def _in_bucket(folder):
+    """The same of a bucket."""
+    for path, _, names in tf.io.gfile.walk(str(folder)):
+        below = path.removeprefix(str(folder)).strip("/").split("/")
+        if not any(part.startswith(".") for part in below):
+            yield from ((name, tf.io.gfile.join(path, name)) for name in names if not name.startswith("."))
 
 
 def _is_image(name):

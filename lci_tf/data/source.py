@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from lci_tf import decoding
+from lci_tf import decoding, files
 from lci_tf.errors import InputError
 
 LabelKind = Literal["none", "class", "multi-label"]
@@ -106,7 +106,7 @@ class ImageFiles(IndexedSource):
 
     def why_unreadable(self, image):
         try:
-            return decoding.why_refused(pathlib.Path(os.fsdecode(image)).read_bytes())
+            return decoding.why_refused(files.place(os.fsdecode(image)).read_bytes())
         except OSError as error:
             return f"cannot be read: {error.strerror}"
 

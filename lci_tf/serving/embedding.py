@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from lci_tf.data.source import IndexedSource, Source
 from lci_tf.errors import InputError
-from lci_tf.runs import replace_file
+from lci_tf.files import replace_file
 from lci_tf.serving.features import VALID
 from lci_tf.serving.in_order import in_order
 from lci_tf.serving.predictor import Predictor, predict_readable

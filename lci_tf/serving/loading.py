@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from lci_tf import trained
 from lci_tf.errors import InputError
-from lci_tf.runs import absolute
+from lci_tf.files import absolute
 from lci_tf.serving import exporting, features
 
 

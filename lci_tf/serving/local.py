@@ -1,14 +1,13 @@
 """An export in this process, asked as a server is."""
 
 import os
-import pathlib
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from lci_tf import files
 from lci_tf.errors import InputError
-from lci_tf.runs import absolute
 from lci_tf.serving import exporting, unreadable
 from lci_tf.serving.features import VALID
 
@@ -22,7 +21,7 @@ class LocalModel:
     """
 
     def __init__(self, path: str | os.PathLike, flag: str = "--model"):
-        place = pathlib.Path(absolute(path))
+        place = files.place(files.absolute(path))
         if not place.is_dir():
             raise InputError(f"{flag}={path}: no such folder")
         self.folder = place if (place / "saved_model.pb").is_file() else exporting.folder_of(place)

@@ -8,13 +8,14 @@ import abc
 import contextlib
 import json
 import pathlib
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from lci_tf.runs import replace_file
+from lci_tf.files import replace_file
 
 BAD_IMAGES, PATHS, SUMMARY = "bad_images.txt", "paths.txt", "summary.json"
 
@@ -66,7 +67,8 @@ class Shards(abc.ABC):
 
     def write(self, shard: int, batches: Iterable[Rows]) -> None:
         """Writes a shard whole."""
-        beside, bad, count = self.folder / f".{self.path(shard).name}.new", [], 0
+        # Under a name of its own: a pipeline may have two workers make the same shard.
+        beside, bad, count = self.folder / f".{self.path(shard).name}.{uuid.uuid4().hex}.new", [], 0
         with self._writer(beside) as add:
             for rows in batches:
                 add(rows)
@@ -90,8 +92,9 @@ class Shards(abc.ABC):
         found = {"images": sum(int(count) for count, *_ in notes), "unreadable": len(bad)}
         self._join(shards, found["images"])
         replace_file(self.folder / SUMMARY, json.dumps(found) + "\n")
-        for shard in shards:
-            self._notes(shard).unlink()
+        for path in self.folder.iterdir():
+            if path.name.startswith(".features-"):  # notes, and what was left half-written
+                path.unlink()
         self._clear(shards)
         return found
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from lci_tf import runs
+from lci_tf import files
 from lci_tf.transfer import metrics
 
 SINGLE, MULTI = "single crop", "ten crops"
@@ -29,7 +29,7 @@ def save_network(folder: pathlib.Path, network: tf.keras.Model, label_names: Seq
     beside = folder / ".new.keras"
     network.save(beside)
     beside.replace(folder / "model.keras")
-    runs.replace_file(folder / "labels.txt", "".join(f"{name}\n" for name in label_names))
+    files.replace_file(folder / "labels.txt", "".join(f"{name}\n" for name in label_names))
     return tf.keras.models.load_model(folder / "model.keras", compile=False)
 
 

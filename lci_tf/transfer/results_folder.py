@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from lci_tf import runs
+from lci_tf import files
 from lci_tf.errors import InputError
 
 Asked = dict[str, Any]
@@ -49,12 +49,12 @@ def begin(folder: pathlib.Path, asked: Asked, what: str) -> Results | None:
         raise InputError(f"--out_dir={folder}: is not empty, and not the folder of a {what}; choose another")
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        runs.replace_file(path, json.dumps(asked, indent=2) + "\n")
+        files.replace_file(path, json.dumps(asked, indent=2) + "\n")
     return _read(folder / "results.json") if (folder / "results.json").is_file() else None
 
 
 def keep(folder: pathlib.Path, results: Results) -> None:
-    runs.replace_file(folder / "results.json", json.dumps(results, indent=2) + "\n")
+    files.replace_file(folder / "results.json", json.dumps(results, indent=2) + "\n")
 
 
 def _read(path):

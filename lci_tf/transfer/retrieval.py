@@ -115,7 +115,7 @@ def _number_of(name, source, paths):
     if paths is None:
         raise InputError(f"{what}: the images of {where} have no names; give a number, from 0 on")
     ending = os.sep + name.lstrip(os.sep)
-    path = os.path.abspath(os.path.expanduser(name))  # noqa: PTH100, PTH111 (as `runs.absolute`)
+    path = os.path.abspath(os.path.expanduser(name))  # noqa: PTH100, PTH111 (as `files.absolute`)
     found = [i for i, p in enumerate(paths) if p == name or os.path.abspath(p) == path]  # noqa: PTH100
     found = found or [i for i, p in enumerate(paths) if p.endswith(ending)]
     if not found:
