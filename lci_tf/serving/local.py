@@ -1,5 +1,6 @@
 """An export in this process, asked as a server is."""
 
+import functools
 import os
 from collections.abc import Sequence
 
@@ -25,12 +26,13 @@ class LocalModel:
         if not place.is_dir():
             raise InputError(f"{flag}={path}: no such folder")
         self.folder = place if (place / "saved_model.pb").is_file() else exporting.folder_of(place)
-        loaded = tf.saved_model.load(str(self.folder))
-        self._signature = loaded.signatures.get("serving_default")
+        self._loaded = tf.saved_model.load(str(self.folder))  # kept, because it alone keeps the weights
+        self._signature = self._loaded.signatures.get("serving_default")
         takes = self._signature.structured_input_signature[1] if self._signature else {}
         if list(takes) != ["image_bytes"]:
             raise InputError(f"{flag}={path}: is not an export of lci_tf, which would take image_bytes")
         self.outputs = sorted(self._signature.structured_outputs)
+        self._only = functools.lru_cache(self._with_outputs)
 
     def predict(self, contents: Sequence[bytes], outputs: Sequence[str]) -> dict[str, np.ndarray]:
         """See `predictor.Predictor`."""
@@ -38,7 +40,7 @@ class LocalModel:
             shapes = {name: self._signature.structured_outputs[name] for name in outputs}
             return {name: np.zeros([0, *s.shape[1:]], s.dtype.as_numpy_dtype) for name, s in shapes.items()}
         try:
-            answer = self._signature(image_bytes=tf.constant(contents, tf.string))
+            answer = self._only(tuple(dict.fromkeys([*outputs, VALID])))(tf.constant(contents, tf.string))
         except tf.errors.InvalidArgumentError as error:
             if positions := unreadable.among(contents, str(error)):
                 raise unreadable.UnreadableImages(positions) from None
@@ -48,3 +50,13 @@ class LocalModel:
         ):  # zeros, which nobody shall take for features
             raise unreadable.UnreadableImages(np.flatnonzero(~answer[VALID].numpy()).tolist())
         return {name: answer[name].numpy() for name in outputs}
+
+    def _with_outputs(self, outputs):
+        """The signature with these outputs alone, as far as it has them: what only others need is not computed."""
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def only(contents):
+            answer = self._signature(image_bytes=contents)
+            return {name: answer[name] for name in outputs if name in answer}
+
+        return only.get_concrete_function()

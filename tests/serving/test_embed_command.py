@@ -1,7 +1,15 @@
-"""The command, by an export and by a server."""
+"""The command, by an export and by a server; and killed."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 
@@ -37,6 +45,52 @@ def test_an_export_and_a_server_give_the_same(export_dir, stand_in, photos, run_
     query, *neighbours, picture = searched[1].splitlines()
     assert query == f"{photos}/07.jpg" and len(neighbours) == 3 and f"{photos}/05.jpg" not in searched[1]
     assert picture.endswith("search.png") and (tmp_path / "local" / "search.png").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tfrecord", "npy"])
+def test_killed_while_it_writes_a_shard_it_goes_on(export_dir, photos, kind, tmp_path):
+    many = tmp_path / "photos"
+    many.mkdir()
+    for i in range(390):
+        os.link(photos / f"{i % 13:02d}.jpg", many / f"{i:03d}.jpg")
+
+    def start(name):
+        flags = [f"--data_dir={many}", f"--model={export_dir}", f"--out_dir={tmp_path / name}", f"--format={kind}"]
+        flags += ["--dataset=folder", "--batch_size=2", "--shard_size=60"]
+        root = pathlib.Path(__file__).parents[2]
+        return subprocess.Popen([sys.executable, "-m", "lci_tf.embed", *flags], cwd=root, stderr=subprocess.DEVNULL)
+
+    assert start("whole").wait() == 0
+    killed = tmp_path / "killed"
+    for shard in (1, 4):
+        process = start("killed")
+        # A TFRecord grows batch by batch; npy shards are written in one go, when all of their rows are there.
+        begun = f".features-{shard:05d}.*" if kind == "tfrecord" else f"features-{shard:05d}.*"
+        while not any(killed.glob(begun)):
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not (killed / "summary.json").exists()
+    assert start("killed").wait() == 0
+    assert {path.name for path in killed.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
+    rows, names = rows_in(tmp_path / "whole", kind)
+    assert len(rows) == 390 and not rows[5::13].any() and rows[6].any()
+    assert names == [str(many / f"{i:03d}.jpg") for i in range(390)]
+    rows_after, names_after = rows_in(killed, kind)
+    assert names_after == names
+    np.testing.assert_allclose(rows_after, rows, atol=1e-6)
+    assert (killed / "bad_images.txt").read_text() == (tmp_path / "whole" / "bad_images.txt").read_text()
+
+
+def rows_in(folder, kind):
+    if kind == "npy":
+        return np.load(folder / "embedding.npy"), (folder / "paths.txt").read_text().splitlines()
+    records = tf.data.TFRecordDataset(sorted(str(path) for path in folder.glob("*.tfrecord")))
+    examples = [tf.train.Example.FromString(record.numpy()).features.feature for record in records]
+    rows = np.array([example["embedding"].float_list.value for example in examples])
+    return rows, [example["image/name"].bytes_list.value[0].decode() for example in examples]
 
 
 def test_mistakes_are_told_in_one_line(export_dir, photos, run_embed, tmp_path):

@@ -38,3 +38,20 @@ def test_what_is_no_export(tmp_path, refusal):
     assert refusal(LocalModel, tmp_path / "none").endswith("no such folder")
     tf.saved_model.save(tf.Module(), str(tmp_path / "1"))
     assert refusal(LocalModel, tmp_path).endswith("is not an export of lci_tf, which would take image_bytes")
+
+
+class Trouble(tf.Module):
+    """Gives lengths; and something that cannot be computed, as whoever asks for it learns."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
+    def of_bytes(self, image_bytes):
+        length = tf.strings.length(image_bytes)[:, tf.newaxis]
+        return {"embedding": tf.cast(length, tf.float32), "trouble": tf.gather([0.0], length)}
+
+
+def test_what_is_not_asked_for_is_not_computed(tmp_path):
+    tf.saved_model.save(tf.Module(), str(tmp_path / "1"), signatures=Trouble().of_bytes)
+    model = LocalModel(tmp_path)
+    assert model.predict([b"three"], ["embedding"])["embedding"] == [[5]]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        model.predict([b"three"], ["trouble"])
