@@ -3,10 +3,14 @@
 By the same functions as in training and evaluation (`lci_tf.images`), so that a served feature is the evaluated one.
 """
 
+import functools
+
 import tensorflow as tf
 
 from lci_tf import images
 from lci_tf.serving import unreadable
+
+_AT_ONCE = 16  # images of a request that are decoded; tuning itself, a data set would begin with one, and be done soon
 
 
 def of_images(pixels: tf.Tensor, crop_size: int, resize: float, views: str = "centre") -> tf.Tensor:
@@ -30,23 +34,41 @@ def of_bytes(contents: tf.Tensor, crop_size: int, resize: float, views: str = "c
 
     The crops of an image that could not be read are grey (0).
     """
-    places_of_crops = images.VIEWS[views]
-    shape = [len(places_of_crops), crop_size, crop_size, 3]
+    places = tf.constant(images.VIEWS[views])
+    count, shape = tf.size(contents), [places.shape[0], crop_size, crop_size, 3]
 
-    def load(place, content):
-        return place, images.preprocess(content, tf.constant(places_of_crops), crop_size, resize)
+    def plain_jpeg(content):
+        return images.crop_plain_jpeg(content, places, crop_size, resize)
 
-    count = tf.size(contents)
-    each = tf.data.Dataset.from_tensor_slices((tf.range(count), contents))
+    def any_image(content):
+        return images.crop(images.pixels(content, resize), places, crop_size, resize)
+
+    cropped, valid = tf.zeros([count, *shape], tf.uint8), tf.zeros([count], tf.bool)
+    for load in (plain_jpeg, any_image):  # the same pixels, but most images need no more than the first
+        missing = tf.where(~valid)[:, 0]
+        cropped, valid = tf.cond(
+            tf.equal(tf.size(missing), 0),
+            lambda cropped=cropped, valid=valid: (cropped, valid),
+            functools.partial(_load, load, contents, missing, cropped, valid),
+        )
+    return tf.where(tf.reshape(valid, [-1, 1, 1, 1, 1]), images.scale(cropped), 0.0), valid
+
+
+def _load(load, contents, numbers, cropped, valid):
+    """Crops and their validity with those of the contents of these numbers that `load` can load."""
+    each = tf.data.Dataset.from_tensor_slices((numbers, tf.gather(contents, numbers)))
     # A graph knows no exceptions, but a data set can pass over the elements that fail.
-    loaded = each.map(load, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
+    loaded = each.map(
+        lambda number, content: (number, load(content)), num_parallel_calls=_AT_ONCE, deterministic=False
+    ).ignore_errors()
     # Behind the last, an element that always loads: there is something to batch even if all images fail.
-    sentinel = tf.data.Dataset.from_tensors((count, tf.zeros(shape)))
-    batch = loaded.concatenate(sentinel).batch(tf.cast(count, tf.int64) + 1)
-    places, crops = batch.get_single_element()
-    places, crops = places[:-1, tf.newaxis], crops[:-1]
-    valid = tf.scatter_nd(places, tf.ones_like(places[:, 0]), [count]) > 0
-    return tf.scatter_nd(places, crops, [count, *shape]), valid
+    sentinel = tf.data.Dataset.from_tensors((tf.constant(0, tf.int64), tf.zeros(cropped.shape[1:], tf.uint8)))
+    numbers, crops = loaded.concatenate(sentinel).batch(tf.size(contents, tf.int64) + 1).get_single_element()
+    numbers, crops = numbers[:-1, tf.newaxis], crops[:-1]
+    return (
+        tf.tensor_scatter_nd_update(cropped, numbers, crops),
+        tf.tensor_scatter_nd_update(valid, numbers, tf.ones_like(numbers[:, 0], tf.bool)),
+    )
 
 
 def require_all(crops: tf.Tensor, valid: tf.Tensor, contents: tf.Tensor) -> tf.Tensor:

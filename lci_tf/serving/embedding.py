@@ -20,6 +20,7 @@ from lci_tf.serving.shards import Rows, Shards
 
 log = logging.getLogger("lci_tf")
 PROTOCOL = "embed.json"
+_READ_AT_ONCE = 16  # files
 
 
 class Work(NamedTuple):
@@ -100,24 +101,35 @@ def _in_one_line(name):
 def _contents(source, batch_size, start, stop):
     """Numbers and encoded images, in batches. What cannot even be read from disk is empty."""
 
-    def read(row):
+    def read(index, row):
         content = source.read(row["image"])
-        return content if source.is_encoded else tf.io.encode_png(content, compression=1)
-
-    def read_or_not(index, row):
-        loaded = tf.data.Dataset.from_tensors(row).map(read).ignore_errors()
-        content = loaded.concatenate(tf.data.Dataset.from_tensors("")).take(1)
-        return tf.data.Dataset.zip((tf.data.Dataset.from_tensors(index), content))
+        return index, content if source.is_encoded else tf.io.encode_png(content, compression=1)
 
     if isinstance(source, IndexedSource):
-        numbers = tf.data.Dataset.range(start, min(stop or source.count, source.count))
-        rows = numbers.batch(256).map(lambda index: (index, source.rows(index))).unbatch()
+        stop = min(stop or source.count, source.count)
+        rows = tf.data.Dataset.range(start, stop).batch(256).map(lambda index: (index, source.rows(index))).unbatch()
+        # What cannot be read is passed over, and seen by the gap in the numbers.
+        loaded = rows.map(read, _READ_AT_ONCE).ignore_errors()
     else:
         rows = source.stream().enumerate().skip(start)
-        rows = rows.take(stop - start) if stop else rows
-    loaded = rows.interleave(read_or_not, 32, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    for index, contents in loaded.batch(batch_size).prefetch(2).as_numpy_iterator():
-        yield index, contents.tolist()
+        loaded = (rows.take(stop - start) if stop else rows).map(read, _READ_AT_ONCE)
+    options = tf.data.Options()
+    # There is nothing to tune; and at the end it would wait for the tuner, which looks ever more rarely.
+    options.autotune.enabled = False
+    following = start
+    for index, contents in loaded.batch(batch_size).prefetch(2).with_options(options).as_numpy_iterator():
+        last = int(index[-1]) + 1
+        yield np.arange(following, last), _with_gaps(index - following, contents, last - following)
+        following = last
+    if stop is not None and following < stop and isinstance(source, IndexedSource):
+        yield np.arange(following, stop), [b""] * (stop - following)
+
+
+def _with_gaps(places, contents, count):
+    whole = [b""] * count
+    for place, content in zip(places, contents, strict=True):
+        whole[place] = content
+    return whole
 
 
 def _by_shard(batches, start, shard_size):
