@@ -27,7 +27,7 @@ def predict_readable(predictor: Predictor, contents: Sequence[bytes], outputs: S
     """The same for images of which some cannot be read: their rows are zeros, and `"valid"`, bool [n], is false."""
     if VALID in predictor.outputs:
         return predictor.predict(contents, list(dict.fromkeys([*outputs, VALID])))
-    places = np.arange(len(contents))
+    places = np.flatnonzero([len(content) > 0 for content in contents])
     while True:
         try:
             found = predictor.predict([contents[i] for i in places], outputs)

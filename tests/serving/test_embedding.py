@@ -22,17 +22,18 @@ class MeanGrey:
 
     outputs = ("embedding",)
 
-    def __init__(self, fail_after=None):
-        self.asked, self._fail_after = 0, fail_after
+    def __init__(self, fail_at=None):
+        """`fail_at`: from which grey level on."""
+        self.asked, self._fail_at = 0, fail_at
 
     def predict(self, contents, outputs):
         bad = [i for i, content in enumerate(contents) if not content.startswith(b"\x89PNG")]
         if bad:
             raise UnreadableImages(bad)
         self.asked += len(contents)
-        if self._fail_after is not None and self.asked > self._fail_after:
-            raise KeyboardInterrupt
         pixels = [tf.io.decode_png(content).numpy() for content in contents]
+        if self._fail_at is not None and any(image.min() >= self._fail_at for image in pixels):
+            raise KeyboardInterrupt
         rows = np.array([[image.mean(), image[..., 0].size] for image in pixels], np.float32).reshape([-1, 2])
         return dict.fromkeys(outputs, rows)
 
@@ -91,14 +92,14 @@ def test_where_nothing_can_be_read(photos, tmp_path):
 def test_interrupted_it_goes_on_and_does_no_shard_twice(photos, tmp_path, kind):
     stored = shards.FORMATS[kind](tmp_path / "out", SHAPES)
     with pytest.raises(KeyboardInterrupt):
-        embedding.embed(photos, MeanGrey(fail_after=24), WORK, stored)
+        embedding.embed(photos, MeanGrey(fail_at=24), WORK, stored)
     assert stored.first_missing() == 2 and stored.summary() is None
     predictor = MeanGrey()
     found = embedding.embed(photos, predictor, WORK, stored)
     assert predictor.asked == 37 - 20 - 1  # of the last 17, one is no image
     np.testing.assert_array_equal(read(tmp_path / "out", kind)[0], EXPECTED)
     assert found == {"images": 37, "unreadable": 3}
-    assert embedding.embed(photos, MeanGrey(fail_after=0), WORK, stored) == found  # it is finished
+    assert embedding.embed(photos, MeanGrey(fail_at=0), WORK, stored) == found  # it is finished
 
 
 def test_shards_by_many_workers_are_the_same(photos, tmp_path):
@@ -118,10 +119,18 @@ def test_pixels_and_streams(tmp_path):
     np.testing.assert_array_equal(read(tmp_path / "out", "npy")[0][:, 0], np.arange(23))
 
 
-def test_a_file_that_has_gone_is_listed(photos, tmp_path):
-    (tmp_path / "photos" / "30.png").unlink()
+@pytest.mark.parametrize("gone", [(30,), (0, 1, 2, 3, 4), (12, 13, 35, 36), tuple(range(37))])
+def test_files_that_have_gone_are_listed(photos, tmp_path, gone):
+    for i in gone:
+        (tmp_path / "photos" / f"{i:02d}.png").unlink()
     stored = shards.NumpyShards(tmp_path / "out", SHAPES)
-    assert embedding.embed(photos, MeanGrey(), WORK, stored) == {"images": 37, "unreadable": 4}
+    unreadable = sorted({*gone, 8, 9, 20})
+    assert embedding.embed(photos, MeanGrey(), WORK, stored) == {"images": 37, "unreadable": len(unreadable)}
+    assert (tmp_path / "out" / "bad_images.txt").read_text().split() == [photos.paths[i] for i in unreadable]
+    rows, names = read(tmp_path / "out", "npy")
+    assert names == list(photos.paths) and not rows[unreadable].any()
+    readable = [i for i in range(37) if i not in unreadable]
+    np.testing.assert_array_equal(rows[readable], EXPECTED[readable])
 
 
 def test_other_work_is_not_mixed(photos, tmp_path, refusal):
