@@ -55,6 +55,16 @@ def colours(batch):
 
 
 @pytest.mark.parametrize("kind", SOURCES)
+def test_the_seed_of_the_whole_program_changes_nothing(kind):
+    orders = []
+    for seed in (0, 5):
+        tf.random.set_seed(seed)
+        batches = training(SOURCES[kind], batch_size=10)
+        orders.append(np.concatenate([next(batches)["index"] for _ in range(10)]))
+    np.testing.assert_array_equal(*orders)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
 def test_every_image_comes_exactly_once_per_epoch(kind):
     batches = training(SOURCES[kind], batch_size=10)
     for _ in range(3):
