@@ -6,7 +6,7 @@ import pathlib
 
 from absl import flags
 
-from lci_tf import cli
+from lci_tf import cli, files
 from lci_tf.errors import InputError
 
 _WHAT, _WHERE = "What", "Where"
@@ -34,6 +34,8 @@ def main():
     flag = cli.FLAGS
     if not flag.run_dir:
         raise InputError("--run_dir: which run is to be exported?")
+    if flag.export_dir and files.is_bucket(flag.export_dir):
+        raise InputError(f"--export_dir={flag.export_dir}: is written to a folder; copy it to the bucket from there")
     from lci_tf import trained
     from lci_tf.serving import exporting
 

@@ -32,7 +32,7 @@ from typing import Any
 import lci_tf
 from lci_tf import presets
 from lci_tf.errors import InputError
-from lci_tf.files import absolute, replace_file
+from lci_tf.files import absolute, is_bucket, replace_file
 from lci_tf.presets import Settings
 
 FLAGFILE = "run.flags"
@@ -44,6 +44,8 @@ class Run:
     """A run directory; `begin` makes it if need be."""
 
     def __init__(self, path: str | os.PathLike):
+        if is_bucket(path):
+            raise InputError(f"--run_dir={path}: a run is kept in a folder, and not in a bucket")
         self.path = pathlib.Path(absolute(path))
         self.tensorboard, self.montages = self.path / "tensorboard", self.path / "montages"
         self.checkpoints, self.best = self.path / "checkpoints", self.path / "best"

@@ -34,6 +34,10 @@ def test_mistakes_are_told_in_one_line(tmp_path):
     for arguments, message in (
         ([], "lci_tf.export: --run_dir: which run is to be exported?"),
         ([f"--run_dir={tmp_path}/none"], f"lci_tf.export: --run_dir={tmp_path}/none: no such run or checkpoint"),
+        (
+            [f"--run_dir={tmp_path}", "--export_dir=gs://bucket/a"],
+            "lci_tf.export: --export_dir=gs://bucket/a: is written to a folder; copy it to the bucket from there",
+        ),
     ):
         result = run("export", *arguments)
         assert result.returncode == 2 and result.stderr == message + "\n"

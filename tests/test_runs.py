@@ -134,6 +134,12 @@ def test_a_moved_run_goes_on_where_it_is(tmp_path):
     assert not (tmp_path / "old").exists()
 
 
+def test_a_bucket_is_refused(refusal):
+    assert (
+        refusal(Run, "gs://bucket/run") == "--run_dir=gs://bucket/run: a run is kept in a folder, and not in a bucket"
+    )
+
+
 def test_a_directory_with_something_else_in_it_is_refused(tmp_path, refusal):
     (tmp_path / "thesis.tex").write_text("Chapter 1")
     message = refusal(Run(tmp_path).begin, DEFINING)

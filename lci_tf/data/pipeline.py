@@ -135,7 +135,7 @@ def _streamed_parts(source, batch_size, part, seed, start_step, worker) -> tf.da
     """The same of a stream, which every worker reads in the same order, and passes over what belongs to others."""
 
     def epoch(number):
-        # A seed of this function's own, for that of the whole program would be mixed in; and `shuffle` fails if it is 0.
+        # A seed of this function's own: that of the whole program would be mixed in, and if it is 0 `shuffle` fails.
         tf.random.set_seed(1)
         # The seed of an epoch is a draw of its own, because `shuffle` takes a single number.
         order = draws.key(seed, draws.ORDER, number)[0]
