@@ -34,7 +34,12 @@ flags.DEFINE_string(
     "have Apache Beam share out the shards: DirectRunner (this machine), DataflowRunner, FlinkRunner, SparkRunner",
     module_name=_WORK,
 )
-flags.DEFINE_string("runner_options", None, "flags of that runner, such as '--direct_num_workers=4'", module_name=_WORK)
+flags.DEFINE_string(
+    "runner_options",
+    None,
+    "flags of that runner, such as '--direct_num_workers=4 --direct_running_mode=multi_processing'",
+    module_name=_WORK,
+)
 flags.DEFINE_list(
     "search",
     [],
@@ -55,17 +60,25 @@ def main():
         raise InputError("--model or --server: give one of them")
     if flag.runner_options and not flag.runner:
         raise InputError("--runner_options: goes with --runner")
-    if files.is_bucket(flag.out_dir) and flag.format == "npy":
-        raise InputError(f"--format=npy: goes into a folder, and not into {flag.out_dir}; there, take tfrecord")
+    if files.is_bucket(flag.out_dir) and (flag.search or flag.format == "npy"):
+        what = "--search: looks" if flag.search else "--format=npy: goes"
+        raise InputError(f"{what} into a folder, and not into {flag.out_dir}")
     values = {name: flag[name].value for name in _JOB}
     plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    import tensorflow as tf
+
     from lci_tf.serving import embedding, shards
     from lci_tf.serving.job import Job
 
     job = Job(**plain)
     if flag.search:
         return _search(flag, job)
-    found = _by_beam(flag, job) if flag.runner else embedding.embed(*job.open())
+    try:
+        found = _by_beam(flag, job) if flag.runner else embedding.embed(*job.open())
+    except tf.errors.OpError as error:
+        if any(files.is_bucket(path) for path in [*job.data_dir, job.out_dir]):  # nobody may be allowed to write there
+            raise InputError(str(error).splitlines()[0]) from error
+        raise
     print(f"Features of {found['images']:,} images are in {flag.out_dir}")
     if found["unreadable"]:
         where = files.place(flag.out_dir) / shards.BAD_IMAGES
@@ -80,7 +93,11 @@ def _by_beam(flag, job):
         raise InputError("--runner: Apache Beam is not installed; pip install 'lci_tf[beam]'") from None
     from lci_tf.serving import beam_pipeline
 
-    return beam_pipeline.embed(job, flag.runner, shlex.split(flag.runner_options or ""))
+    try:
+        options = shlex.split(flag.runner_options or "")
+    except ValueError as error:
+        raise InputError(f"--runner_options: {error}") from None
+    return beam_pipeline.embed(job, flag.runner, options)
 
 
 def _search(flag, job):

@@ -14,12 +14,12 @@ def is_bucket(path: str | os.PathLike) -> bool:
 def place(path: str | os.PathLike) -> pathlib.Path:
     """A path to work with; that of a bucket has the methods of `pathlib.Path` too, by TensorFlow's file systems."""
     if is_bucket(path):
+        import tensorflow as tf
         from etils import epath
 
-        try:
-            return epath.Path(path)
-        except KeyError:
-            raise InputError(f"{path}: is in no kind of storage that is known; buckets are named gs://…") from None
+        if os.fspath(path).partition("://")[0] not in tf.io.gfile.get_registered_schemes():
+            raise InputError(f"{path}: is in no kind of storage that TensorFlow knows; buckets are named gs://…")
+        return epath.Path(path)
     return pathlib.Path(path).expanduser()
 
 

@@ -15,7 +15,14 @@ def test_paths():
 
 
 def test_storage_that_is_not_known(refusal):
-    assert refusal(files.place, "gopher://a/b").startswith("gopher://a/b: is in no kind of storage that is known")
+    assert refusal(files.place, "gopher://a/b").startswith(
+        "gopher://a/b: is in no kind of storage that TensorFlow knows"
+    )
+
+
+def test_data_sets_that_are_not_read_from_buckets(bucket, refusal):
+    message = refusal(data.open_source, "voc/2007", None, str(bucket))
+    assert message == f"--dataset=voc/2007: is not read from a bucket, {bucket}; only folder and tfrecord are"
 
 
 def test_a_file_is_replaced(tmp_path, bucket):
@@ -47,4 +54,5 @@ def test_why_an_image_in_a_bucket_cannot_be_read(bucket):
     source = data.open_source("folder", data_dirs=str(bucket))
     assert "not" in source.why_unreadable(source.paths[0].encode())
     tf.io.gfile.remove(source.paths[0])
-    assert source.why_unreadable(source.paths[0].encode()).startswith("cannot be read")
+    why = source.why_unreadable(source.paths[0].encode())
+    assert why.startswith("cannot be read: ") and len(why) > 25 and "None" not in why, why

@@ -22,6 +22,7 @@ DATASETS: dict[str, FindSplits] = {
     "voc/2007": functools.partial(voc.find, year="2007"),
     "voc/2012": functools.partial(voc.find, year="2012"),
 }
+IN_BUCKETS = {"folder", "tfrecord"}
 
 
 def split_names(dataset: str, data_dirs: Sequence[str | pathlib.Path] = ()) -> list[str]:
@@ -64,9 +65,12 @@ def _open_one(dataset, split, data_dir):
 
 
 def _find_splits(dataset, data_dir) -> Splits:
+    presets.check_name(dataset)
+    if data_dir is not None and files.is_bucket(data_dir) and dataset in set(DATASETS) - IN_BUCKETS:
+        known = " and ".join(sorted(IN_BUCKETS))
+        raise InputError(f"--dataset={dataset}: is not read from a bucket, {data_dir}; only {known} are")
     if data_dir is not None and not data_dir.is_dir():
         raise InputError(f"--data_dir={data_dir}: no such folder")
-    presets.check_name(dataset)
     if dataset.startswith(presets.TFDS):
         return tfds_sets.find(dataset.removeprefix(presets.TFDS), data_dir)
     return DATASETS[dataset](data_dir)

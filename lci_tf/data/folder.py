@@ -101,11 +101,18 @@ def _below(folder):
 
 
 def _in_bucket(folder):
-    """The same of a bucket."""
-    for path, _, names in tf.io.gfile.walk(str(folder)):
-        below = path.removeprefix(str(folder)).strip("/").split("/")
-        if not any(part.startswith(".") for part in below):
-            yield from ((name, tf.io.gfile.join(path, name)) for name in names if not name.startswith("."))
+    """The same of a bucket, where asking whether a name is a folder's takes as long as reading a file."""
+    folders = [str(folder)]
+    while folders:
+        place = folders.pop()
+        for name in tf.io.gfile.listdir(place):
+            path = tf.io.gfile.join(place, name.rstrip("/"))
+            if name.startswith("."):
+                continue
+            if name.endswith("/") or (not _is_image(name) and tf.io.gfile.isdir(path)):
+                folders.append(path)
+            else:
+                yield name, path
 
 
 def _is_image(name):

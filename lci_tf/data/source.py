@@ -107,8 +107,9 @@ class ImageFiles(IndexedSource):
     def why_unreadable(self, image):
         try:
             return decoding.why_refused(files.place(os.fsdecode(image)).read_bytes())
-        except OSError as error:
-            return f"cannot be read: {error.strerror}"
+        except (OSError, tf.errors.OpError) as error:
+            why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+            return f"cannot be read: {why or type(error).__name__}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

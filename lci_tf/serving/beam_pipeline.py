@@ -40,35 +40,40 @@ def embed(job: Job, runner: str, options: Sequence[str] = ()) -> dict[str, int]:
     if found := shards.summary():
         log.info("%s is finished", shards.folder)
         return found
-    wanted = range(math.ceil(_count(source) / work.shard_size))
-    missing = [shard for shard in wanted if not shards.is_there(shard)]
+    count = _count(source)
+    wanted = range(math.ceil(count / work.shard_size))
+    missing = [(s, min(work.shard_size, count - s * work.shard_size)) for s in shards.missing(wanted)]
     # Each is reshuffled to whoever is idle, instead of staying where the list was made.
-    pipeline | beam.Create(missing) | beam.Reshuffle() | beam.ParDo(_EmbedShard(job.from_anywhere(work)))
+    pipeline | beam.Create(missing) | beam.Reshuffle() | beam.ParDo(_EmbedShard(job.for_other_machines(work)))
     with _progress(shards, wanted), _one_line_errors():
-        pipeline.run().wait_until_finish()
-    lost = [shard for shard in missing if not shards.is_there(shard)]
-    if lost:
+        try:
+            pipeline.run().wait_until_finish()
+        except ImportError as error:  # of a runner whose packages are not there
+            raise InputError(f"--runner={runner}: {' '.join(str(error).split())}") from None
+    if lost := shards.missing(wanted):
         raise InputError(f"--out_dir={shards.folder}: {len(lost):,} of {len(wanted):,} shards are not there, though "
-                         "the workers have written them; do all machines see the same folder?")  # fmt: skip
+                         "the pipeline has ended; do all machines see the same folder?")  # fmt: skip
     return shards.finish()
 
 
 def _pipeline(runner, options):
-    options = PipelineOptions(["--default_sdk_harness_log_level=WARNING", *options])
+    # Beam's local runner would rather fetch a program from the network, and leaves it to that where to run.
+    local = {"direct": "FnApiRunner", "directrunner": "FnApiRunner"}
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
+            options = PipelineOptions(["--default_sdk_harness_log_level=WARNING", *options])
             options.get_all_options()  # else they are read when it runs
-        return beam.Pipeline(runner, options)
+        return beam.Pipeline(local.get(runner.lower(), runner), options)
     except SystemExit:  # as of a command of Beam's own
-        last = complaint.getvalue().splitlines()[-1]
-        raise InputError(f"--runner_options: {last.partition('error: ')[2]}") from None
+        said = complaint.getvalue().partition("error: ")[2].strip() or "expected flags of the runner"
+        raise InputError(f"--runner_options: {said}") from None
     except (ValueError, ImportError) as error:
         raise InputError(f"--runner={runner}: {' '.join(str(error).split())}") from None
 
 
 class _EmbedShard(beam.DoFn):
-    """Numbers of shards to nothing: what it makes is on disk."""
+    """Numbers of shards, and of their images, to nothing: what it makes is on disk."""
 
     def __init__(self, job: Job):
         self._job, self._shared = job, Shared()
@@ -77,8 +82,8 @@ class _EmbedShard(beam.DoFn):
         # One network for all threads of a worker.
         self._opened = self._shared.acquire(lambda: _Opened(self._job))
 
-    def process(self, shard):
-        embedding.embed_shard(*self._opened.parts, shard)
+    def process(self, element):
+        embedding.embed_shard(*self._opened.parts, *element)
 
 
 class _Opened:
@@ -87,7 +92,7 @@ class _Opened:
     def __init__(self, job: Job):
         self.parts = job.open()
         _, _, work, shards = self.parts
-        embedding.begin(shards.folder, work.protocol)  # a worker that sees other images is refused here
+        embedding.begin(shards.folder, work.protocol)  # a worker that sees other files is refused here
 
 
 def _count(source: Source) -> int:
@@ -100,14 +105,14 @@ def _count(source: Source) -> int:
 @contextlib.contextmanager
 def _progress(shards: Shards, wanted: Sequence[int]) -> Iterator[None]:
     """Looks which shards are there every few seconds: wherever they are made, that is where they come to."""
-    waiting, done = [shard for shard in wanted if not shards.is_there(shard)], threading.Event()
+    waiting, done = shards.missing(wanted), threading.Event()
 
     def watch():
         nonlocal waiting
         with tqdm(total=len(wanted), initial=len(wanted) - len(waiting), desc="embedding", unit=" shards") as bar:
             while True:
                 is_last_look = done.wait(timeout=2)
-                still = [shard for shard in waiting if not shards.is_there(shard)]
+                still = shards.missing(waiting)
                 bar.update(len(waiting) - len(still))
                 waiting = still
                 if is_last_look:
@@ -125,7 +130,9 @@ def _progress(shards: Shards, wanted: Sequence[int]) -> Iterator[None]:
 @contextlib.contextmanager
 def _one_line_errors() -> Iterator[None]:
     """A mistake of the user's that a worker met comes back as text, perhaps with all that called it."""
-    logging.getLogger("apache_beam.runners.common").setLevel(logging.CRITICAL)  # which would tell it as well
+    beams_log = logging.getLogger("apache_beam.runners.common")
+    level = beams_log.level
+    beams_log.setLevel(logging.CRITICAL)  # it would tell it as well
     try:
         yield
     except Exception as error:
@@ -134,3 +141,5 @@ def _one_line_errors() -> Iterator[None]:
         if met is None:
             raise
         raise InputError(f"a worker of the pipeline: {met[1]}") from None
+    finally:
+        beams_log.setLevel(level)

@@ -1,5 +1,6 @@
 """Many images to features: in order, a row for every image, a shard at a time."""
 
+import itertools
 import json
 import logging
 import pathlib
@@ -21,6 +22,8 @@ from lci_tf.serving.shards import Rows, Shards
 log = logging.getLogger("lci_tf")
 PROTOCOL = "embed.json"
 _READ_AT_ONCE = 16  # files
+_PASSING = (tf.errors.UnavailableError, tf.errors.UnauthenticatedError, tf.errors.DeadlineExceededError,
+            tf.errors.AbortedError, tf.errors.ResourceExhaustedError)  # fmt: skip
 
 
 class Work(NamedTuple):
@@ -55,16 +58,25 @@ def embed(source: Source, predictor: Predictor, work: Work, shards: Shards) -> d
     if start:
         log.info("going on from image %d", start)
     with tqdm(total=source.count, initial=start, desc="embedding", unit=" images", smoothing=0.05) as bar:
-        for shard, batches in _by_shard(_answers(source, predictor, work, start), start, work.shard_size):
+        for shard, batches in _by_shard(_answers(source, predictor, work, start), work.shard_size):
             shards.write(shard, _with_progress(batches, bar))
     return shards.finish()
 
 
-def embed_shard(source: Source, predictor: Predictor, work: Work, shards: Shards, shard: int) -> None:
-    """Embeds the images of one shard, unless it is there already; for workers that share out shards."""
+def embed_shard(source: Source, predictor: Predictor, work: Work, shards: Shards, shard: int, count: int) -> None:
+    """Embeds the `count` images of one shard, unless it is there already; for workers that share out shards."""
+
+    def all_of_them():
+        found = 0
+        for rows in _answers(source, predictor, work, start, start + count):
+            found += len(rows.index)
+            yield rows
+        if found < count:  # and then the shard does not appear
+            raise InputError(f"{source.name} {source.split}: ends at image {start + found:,} here, and not elsewhere")
+
+    start = shard * work.shard_size
     if not shards.is_there(shard):
-        start = shard * work.shard_size
-        shards.write(shard, _answers(source, predictor, work, start, start + work.shard_size))
+        shards.write(shard, all_of_them())
 
 
 def begin(folder: pathlib.Path, protocol: dict[str, Any]) -> None:
@@ -116,23 +128,38 @@ def _contents(source, batch_size, start, stop):
     options = tf.data.Options()
     # There is nothing to tune; and at the end it would wait for the tuner, which looks ever more rarely.
     options.autotune.enabled = False
+    found = loaded.batch(batch_size).prefetch(2).with_options(options).as_numpy_iterator()
+    pairs = ((int(i), content) for index, contents in found for i, content in zip(index, contents, strict=True))
+    end = stop if isinstance(source, IndexedSource) else None
+    whole = _without_gaps(pairs, start, end, lambda i: _unreadable(source, i))
+    while batch := list(itertools.islice(whole, batch_size)):
+        index, contents = zip(*batch, strict=True)
+        yield np.array(index), list(contents)
+
+
+def _without_gaps(pairs, start, end, missing):
+    """(number, content) for every number from `start` on, to `end` if that is known."""
     following = start
-    for index, contents in loaded.batch(batch_size).prefetch(2).with_options(options).as_numpy_iterator():
-        last = int(index[-1]) + 1
-        yield np.arange(following, last), _with_gaps(index - following, contents, last - following)
-        following = last
-    if stop is not None and following < stop and isinstance(source, IndexedSource):
-        yield np.arange(following, stop), [b""] * (stop - following)
+    for i, content in pairs:
+        yield from ((j, missing(j)) for j in range(following, i))
+        yield i, content
+        following = i + 1
+    yield from ((j, missing(j)) for j in range(following, end or following))
 
 
-def _with_gaps(places, contents, count):
-    whole = [b""] * count
-    for place, content in zip(places, contents, strict=True):
-        whole[place] = content
-    return whole
+def _unreadable(source, index):
+    """Nothing, as the content of a file that cannot be read. One that cannot be reached now may be read later."""
+    try:
+        source.read(source.rows(tf.constant([index], tf.int64))["image"][0])
+    except _PASSING as error:
+        raise InputError(f"{source.where(index)}: cannot be reached ({str(error).splitlines()[0]}); started again, "
+                         "it goes on from the last whole shard") from None  # fmt: skip
+    except tf.errors.OpError:
+        pass
+    return b""
 
 
-def _by_shard(batches, start, shard_size):
+def _by_shard(batches, shard_size):
     """(number, the batches of it) for every shard; batches are cut where a shard ends."""
     pieces = _cut(batches, shard_size)
     piece = next(pieces, None)

@@ -1,9 +1,11 @@
 """All that it takes to embed images, in plain values: so that any process on any machine can open the same."""
 
 import dataclasses
+import hashlib
+import os
 
 from lci_tf import data, files
-from lci_tf.data.source import Source
+from lci_tf.data.source import ImageFiles, Source
 from lci_tf.errors import InputError
 from lci_tf.serving import shards
 from lci_tf.serving.embedding import Work
@@ -36,6 +38,11 @@ class Job:
     in_flight: int
     shard_size: int
 
+    def __post_init__(self):
+        # Whole paths, which mean the same in any folder and on any machine.
+        object.__setattr__(self, "data_dir", tuple(files.absolute(folder) for folder in self.data_dir))
+        object.__setattr__(self, "out_dir", files.absolute(self.out_dir))
+
     def open(self) -> tuple[Source, Predictor, Work, shards.Shards]:
         """What `embedding.embed` takes."""
         source = data.open_source(self.dataset, self.split, self.data_dir)
@@ -49,7 +56,8 @@ class Job:
                 "name": source.name,
                 "split": source.split,
                 "images": source.count,
-                "data_dir": [files.absolute(folder) for folder in self.data_dir],
+                "data_dir": list(self.data_dir),
+                "names": _digest(source),
             },
             "features": list(self.features),
             "format": self.format,
@@ -71,11 +79,16 @@ class Job:
         server = client.connect(self.server, self.model_name, deadline=self.deadline, in_flight=self.in_flight)
         return server, f"{self.server}/{self.model_name}/{server.version}"
 
-    def from_anywhere(self, opened: Work) -> "Job":
-        """The same for other machines: with whole paths, and the very version of an export that was opened here."""
-        return dataclasses.replace(
-            self,
-            model=opened.protocol["model"] if self.model else None,
-            data_dir=tuple(files.absolute(folder) for folder in self.data_dir),
-            out_dir=files.absolute(self.out_dir),
-        )
+    def for_other_machines(self, opened: Work) -> "Job":
+        """The same with the very version of an export that was opened here."""
+        return dataclasses.replace(self, model=opened.protocol["model"] if self.model else None)
+
+
+def _digest(source):
+    """Of the names of files, so that another machine can tell whether it sees the same; None where there are none."""
+    if not isinstance(source, ImageFiles):
+        return None
+    digest = hashlib.sha256()
+    for path in source.paths:
+        digest.update(os.fsencode(path) + b"\0")
+    return digest.hexdigest()[:16]

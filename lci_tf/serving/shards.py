@@ -59,6 +59,11 @@ class Shards(abc.ABC):
     def is_there(self, shard: int) -> bool:
         return self.path(shard).exists()
 
+    def missing(self, shards: Iterable[int]) -> list[int]:
+        """Which of these are not there, by one look at the folder."""
+        there = {path.name for path in self.folder.iterdir()}
+        return [shard for shard in shards if self.path(shard).name not in there]
+
     def first_missing(self) -> int:
         shard = 0
         while self.is_there(shard):
@@ -75,7 +80,9 @@ class Shards(abc.ABC):
                 bad += [rows.names[i] for i in np.flatnonzero(~rows.valid)]
                 count += len(rows.index)
         # Told before the shard counts, so that nothing is lost between.
-        replace_file(self._notes(shard), "".join(f"{line}\n" for line in [count, *bad]))
+        notes = beside.with_suffix(".notes")
+        notes.write_text("".join(f"{line}\n" for line in [count, *bad]))
+        notes.replace(self._notes(shard))
         beside.replace(self.path(shard))
 
     def summary(self) -> dict[str, int] | None:
@@ -94,7 +101,7 @@ class Shards(abc.ABC):
         replace_file(self.folder / SUMMARY, json.dumps(found) + "\n")
         for path in self.folder.iterdir():
             if path.name.startswith(".features-"):  # notes, and what was left half-written
-                path.unlink()
+                path.unlink(missing_ok=True)
         self._clear(shards)
         return found
 

@@ -1,8 +1,10 @@
 """By Beam's local runner, beside the plain way."""
 
+import contextlib
 import dataclasses
 import pathlib
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -79,7 +81,23 @@ def test_the_same_as_without_beam(job, tmp_path):
 @pytest.mark.slow
 def test_the_same_by_several_processes(job, tmp_path):
     options = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-    assert beam_pipeline.embed(job, "DirectRunner", options) == {"images": 23, "unreadable": 2}
+    workers, done = set(), threading.Event()
+
+    def look_for_workers():
+        while not done.wait(timeout=0.2):
+            for process in pathlib.Path("/proc").glob("[0-9]*"):
+                with contextlib.suppress(OSError):
+                    if b"sdk_worker_main" in (process / "cmdline").read_bytes():
+                        workers.add(process.name)
+
+    looking = threading.Thread(target=look_for_workers)
+    looking.start()
+    try:
+        assert beam_pipeline.embed(job, "DirectRunner", options) == {"images": 23, "unreadable": 2}
+    finally:
+        done.set()
+        looking.join()
+    assert len(workers) >= 2
     assert_same(tmp_path / "out", plainly(job, tmp_path))
 
 
@@ -87,8 +105,8 @@ def test_only_what_is_missing_is_made(job, tmp_path):
     """Of a folder that the plain way has begun: one shard is gone, one has been replaced, and is not made again."""
     source, predictor, work, stored = job.open()
     embedding.begin(stored.folder, work.protocol)
-    for shard in (0, 1, 3):
-        embedding.embed_shard(source, predictor, work, stored, shard)
+    for shard, count in ((0, 6), (1, 6), (3, 5)):
+        embedding.embed_shard(source, predictor, work, stored, shard, count)
     marked = stored.path(3).read_bytes()
     stored.path(3).write_bytes(marked + b"!")
     (tmp_path / "out" / ".features-00002.tfrecord.killed.new").write_text("half")
@@ -128,7 +146,18 @@ def test_mistakes_are_told_before_anything_is_written(job, tmp_path, refusal):
     assert refusal(beam_pipeline.embed, job, "NoRunner").startswith("--runner=NoRunner: Unexpected pipeline runner")
     message = refusal(beam_pipeline.embed, job, "DirectRunner", ["--direct_num_workers=x"])
     assert message == "--runner_options: argument --direct_num_workers: invalid int value: 'x'"
+    assert (
+        refusal(beam_pipeline.embed, job, "DirectRunner", ["--help"])
+        == "--runner_options: expected flags of the runner"
+    )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_worker_of_a_shorter_stream(job, many_photos, monkeypatch, tmp_path, refusal):
+    """As where some of the TFRecords have not been copied: no shard is short."""
+    monkeypatch.setattr(beam_pipeline, "_count", lambda source: 29)
+    assert "ends at image 23 here, and not elsewhere" in refusal(beam_pipeline.embed, job, "DirectRunner")
+    assert not (tmp_path / "out" / "features-00004.tfrecord").exists()
 
 
 def test_a_worker_that_sees_other_images(job, monkeypatch, refusal):
@@ -137,14 +166,15 @@ def test_a_worker_that_sees_other_images(job, monkeypatch, refusal):
     def elsewhere(self, opened):
         return dataclasses.replace(self, data_dir=(str(pathlib.Path(self.data_dir[0]).parent),))
 
-    monkeypatch.setattr(Job, "from_anywhere", elsewhere)
+    monkeypatch.setattr(Job, "for_other_machines", elsewhere)
     message = refusal(beam_pipeline.embed, job, "DirectRunner")
     assert message.startswith("a worker of the pipeline: --out_dir=") and "was begun with data" in message
+    assert not list(pathlib.Path(job.out_dir).glob("features-*"))
 
 
 def test_workers_that_write_elsewhere(job, monkeypatch, tmp_path, refusal):
     monkeypatch.setattr(
-        Job, "from_anywhere", lambda self, opened: dataclasses.replace(self, out_dir=str(tmp_path / "local"))
+        Job, "for_other_machines", lambda self, opened: dataclasses.replace(self, out_dir=str(tmp_path / "local"))
     )
     message = refusal(beam_pipeline.embed, job, "DirectRunner")
     assert "4 of 4 shards are not there" in message and "do all machines see the same folder?" in message
@@ -158,7 +188,7 @@ def test_two_workers_may_make_the_same_shard(job):
     def batches():
         rows = embedding._answers(source, predictor, work, 0, 6)
         yield next(rows)
-        embedding.embed_shard(source, predictor, work, stored, 0)  # the other, faster
+        embedding.embed_shard(source, predictor, work, stored, 0, 6)  # the other, faster
         yield from rows
 
     stored.write(0, batches())

@@ -102,7 +102,9 @@ def test_mistakes_are_told_in_one_line(export_dir, photos, run_embed, tmp_path):
         "05.jpg: is no image that can be read": [model, out, f"--search={photos}/05.jpg"],
         "--model=none: no such folder": ["--model=none", out],
         "--runner_options: goes with --runner": [model, out, "--runner_options=--a=1"],
+        "--runner_options: No closing quotation": [model, out, "--runner=DirectRunner", "--runner_options='"],
         "--format=npy: goes into a folder, and not into gs://a": [model, "--out_dir=gs://a"],
+        "--search: looks into a folder, and not into gs://a": [model, "--out_dir=gs://a", f"--search={photos}/07.jpg"],
         "--server=localhost:9: ": ["--server=localhost:9", "--deadline=2", out],
     }
     for message, (code, output, errors) in zip(mistakes, run_embed(*mistakes.values()), strict=True):

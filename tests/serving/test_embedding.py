@@ -105,10 +105,45 @@ def test_interrupted_it_goes_on_and_does_no_shard_twice(photos, tmp_path, kind):
 def test_shards_by_many_workers_are_the_same(photos, tmp_path):
     stored = shards.NumpyShards(tmp_path / "out", SHAPES)
     embedding.begin(stored.folder, WORK.protocol)
-    for shard in (3, 0, 2, 1, 0):
-        embedding.embed_shard(photos, MeanGrey(), WORK, stored, shard)
+    for shard, count in ((3, 7), (0, 10), (2, 10), (1, 10), (0, 10)):
+        embedding.embed_shard(photos, MeanGrey(), WORK, stored, shard, count)
     assert stored.finish() == {"images": 37, "unreadable": 3}
     np.testing.assert_array_equal(read(tmp_path / "out", "npy")[0], EXPECTED)
+
+
+def test_a_shard_of_which_images_are_missing_does_not_appear(photos, tmp_path, refusal):
+    stored = shards.NumpyShards(tmp_path / "out", SHAPES)
+    embedding.begin(stored.folder, WORK.protocol)
+    message = refusal(embedding.embed_shard, photos, MeanGrey(), WORK, stored, 3, 10)
+    assert message == "folder all: ends at image 37 here, and not elsewhere"
+    assert stored.missing(range(4)) == [0, 1, 2, 3]
+
+
+def test_batches_stay_small_where_nothing_can_be_read(photos, tmp_path):
+    for i in range(2, 30):
+        (tmp_path / "photos" / f"{i:02d}.png").unlink()
+    batches = list(embedding._contents(photos, 4, 0, None))
+    assert [len(contents) for _, contents in batches] == [4] * 9 + [1]
+    assert np.concatenate([index for index, _ in batches]).tolist() == list(range(37))
+
+
+def test_what_cannot_be_reached_now_is_not_taken_for_unreadable(photos, tmp_path, monkeypatch, refusal):
+    """As when credentials expire: what is done stays, and what is not is done when it is started again."""
+    read = type(photos).read
+
+    def away(self, image):
+        if tf.executing_eagerly():
+            raise tf.errors.UnauthenticatedError(None, None, "who are you?")
+        return read(self, image)
+
+    (tmp_path / "photos" / "25.png").unlink()
+    stored = shards.TFRecordShards(tmp_path / "out", SHAPES)
+    monkeypatch.setattr(type(photos), "read", away)
+    message = refusal(embedding.embed, photos, MeanGrey(), WORK, stored)
+    assert message.startswith(f"{tmp_path}/photos/25.png: cannot be reached (who are you?); started again")
+    assert not stored.is_there(2) and stored.summary() is None
+    monkeypatch.undo()
+    assert embedding.embed(photos, MeanGrey(), WORK, stored) == {"images": 37, "unreadable": 4}
 
 
 def test_pixels_and_streams(tmp_path):
