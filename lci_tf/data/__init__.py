@@ -66,7 +66,7 @@ def _open_one(dataset, split, data_dir):
 
 def _find_splits(dataset, data_dir) -> Splits:
     presets.check_name(dataset)
-    if data_dir is not None and files.is_bucket(data_dir) and dataset in set(DATASETS) - IN_BUCKETS:
+    if data_dir is not None and files.is_bucket(data_dir) and dataset not in IN_BUCKETS:
         known = " and ".join(sorted(IN_BUCKETS))
         raise InputError(f"--dataset={dataset}: is not read from a bucket, {data_dir}; only {known} are")
     if data_dir is not None and not data_dir.is_dir():
