@@ -40,6 +40,7 @@ flags.DEFINE_enum(
     "solver", "sgd", ["sgd", "ridge"],
     "sgd as in the protocol; or ridge regression on centre crops, for a quick look", module_name=_PROTOCOL,
 )  # fmt: skip
+flags.DEFINE_boolean("mirror", False, "with --solver=ridge, train on mirror images too", module_name=_PROTOCOL)
 flags.DEFINE_boolean("multi_crop", False, "test by ten crops too, and not only by the centre", module_name=_PROTOCOL)
 flags.DEFINE_integer(
     "grid", None, "pool maps to so many squares along each side; by default as in the protocol", lower_bound=1,
@@ -109,7 +110,7 @@ def _check(flag):
         if not flag.seam_run_dir:
             raise InputError("--seam_run_dir: --task=tiles needs an inpainter of seams; give a run of "
                              "python -m lci_tf.train --transforms=tiles")  # fmt: skip
-        for name in ("protocol", "multi_crop", "label_fraction", "labels_per_class", "folds"):
+        for name in ("protocol", "multi_crop", "mirror", "label_fraction", "labels_per_class", "folds"):
             if flag[name].value:
                 raise InputError(f"--{name}: is for --task=labels, and not for tiles")
         if flag.crop_size:
@@ -120,6 +121,8 @@ def _check(flag):
         raise InputError("--label_fraction and --labels_per_class: give one of them")
     if flag.folds and (flag.label_fraction or flag.labels_per_class):
         raise InputError("--folds: choose the images to train on; give neither --label_fraction nor --labels_per_class")
+    if flag.mirror and flag.solver != "ridge":
+        raise InputError("--mirror: is for --solver=ridge; sgd mirrors half of its random crops anyway")
     if flag.solver == "ridge":
         for name in ("epochs", "learning_rate", "cache"):
             if flag[name].value:
@@ -161,6 +164,7 @@ def _asked(flag, protocol, model, data):
     places = ("run", "checkpoint", "model")
     return {
         "solver": flag.solver,
+        **({"mirror": True} if flag.mirror else {}),  # left out where it is not, as in results from before there was it
         "protocol": {**probe_protocols.facts(protocol, flag.solver), "layers": model.layers},
         "network": {name: value for name, value in model.origin.items() if name not in places},
         "data": {
@@ -200,7 +204,7 @@ def _probe(flag, model, features, protocol, data, folder):
     if "random" in model.origin:
         tasks.settle(model, task_of(data.all_train))
     if flag.solver == "ridge":
-        found, regularisers = ridge_probe.probe(features, task_of(data.train), flag.seed, data.folds)
+        found, regularisers = ridge_probe.probe(features, task_of(data.train), flag.seed, data.folds, flag.mirror)
         return found, {"regularisers": regularisers}
     if not data.folds:
         return [train_and_test(data.train, folder)], {}

@@ -54,17 +54,27 @@ def fit(x: np.ndarray, y: np.ndarray, regulariser: float) -> RidgeClassifier:
 
 
 def fit_best(
-    x: np.ndarray, y: np.ndarray, seed: int = 0, per_feature: Sequence[float] = PER_FEATURE
+    x: np.ndarray,
+    y: np.ndarray,
+    seed: int = 0,
+    per_feature: Sequence[float] = PER_FEATURE,
+    images: np.ndarray | None = None,
 ) -> tuple[RidgeClassifier, float]:
     """The classifier with the regulariser that does best on a held-out fifth, fitted to all; and that regulariser.
 
     Args:
       per_feature: the regularisers to choose from, as multiples of d.
+      images: which image each row is of, [n], if there are several of one: these are held out together.
 
     Best is by accuracy; by the mean of average precisions where an image may have several labels.
     """
     several = y.ndim == 2
-    held_out = _stratified_fifth(np.zeros(len(y)) if several else y, seed)
+    strata = np.zeros(len(y)) if several else y
+    if images is None:
+        held_out = _stratified_fifth(strata, seed)
+    else:
+        _, first, of_row = np.unique(images, return_index=True, return_inverse=True)
+        held_out = _stratified_fifth(strata[first], seed)[of_row]
     candidates = [x.shape[1] * each for each in per_feature]
     fitted = _fit_each(x[~held_out], y[~held_out], candidates)
     x_held_out, y_held_out = x[held_out], y[held_out]

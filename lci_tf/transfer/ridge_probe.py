@@ -36,10 +36,14 @@ class RidgeHeads:
 
 
 def probe(
-    features: FrozenFeatures, task: Task, seed: int = 0, parts: Sequence[np.ndarray] | None = None
+    features: FrozenFeatures,
+    task: Task,
+    seed: int = 0,
+    parts: Sequence[np.ndarray] | None = None,
+    mirror: bool = False,
 ) -> tuple[list[Found], list[dict[str, float]]]:
     """Fits and tests heads for each part of the training images; and their regularisers. See `fit_heads`."""
-    heads = fit_heads(features, task, seed, parts)
+    heads = fit_heads(features, task, seed, parts, mirror=mirror)
     return evaluate_heads(features, heads, task, are_logits=False), [each.regularisers for each in heads]
 
 
@@ -49,20 +53,22 @@ def fit_heads(
     seed: int = 0,
     parts: Sequence[np.ndarray] | None = None,
     limit: int = LIMIT,
+    mirror: bool = False,
 ) -> list[RidgeHeads]:
     """Heads for each part of the training images, which the network sees once.
 
     Args:
       seed: of the choice of images on which the regulariser is chosen, a fifth of the training images.
       parts: numbers of images; None for all as the only part.
+      mirror: whether to train on the images' mirror images too.
     """
-    size = 4 * task.count * sum(features.units.values())
+    size = 4 * task.count * (1 + mirror) * sum(features.units.values())
     if size > limit:
         raise InputError(
             f"--solver=ridge: the features of {task.count:,} images take {size / 2**30:.1f} GiB, more than "
             f"{limit / 2**30:.1f}; give fewer --layers, a --grid, or a --label_fraction; or take --solver=sgd"
         )
-    units, labels, numbers = _collect(features, task)
+    units, labels, numbers = _collect(features, task, mirror)
     if labels.ndim == 2 and (labels < 0).any():
         raise InputError("--solver=ridge: some labels are not to be counted (-1), which it cannot leave out; "
                          "take --solver=sgd")  # fmt: skip
@@ -73,25 +79,27 @@ def fit_heads(
         if not np.isfinite(x).all():
             raise InputError(f"{layer}: its features are not finite; leave it out with --layers")
         for fitted, of_part in zip(found, rows, strict=True):
-            fitted[layer] = ridge.fit_best(x[of_part], labels[of_part], seed, PER_FEATURE)
+            fitted[layer] = ridge.fit_best(x[of_part], labels[of_part], seed, PER_FEATURE, numbers[of_part])
     return [RidgeHeads(fitted, len(task.label_names)) for fitted in found]
 
 
-def _collect(features, task):
-    """Units by layer, labels, and the numbers of the images."""
+def _collect(features, task, mirror):
+    """Units by layer, labels, and the numbers of the images; an image and its mirror image have the same."""
     compute = tf.function(features, reduce_retracing=True)
     # Filled, not joined: joining would take twice the memory.
-    units = {layer: np.empty([task.count, width], np.float32) for layer, width in features.units.items()}
+    rows_in_all = task.count * (1 + mirror)
+    units = {layer: np.empty([rows_in_all, width], np.float32) for layer, width in features.units.items()}
     labels, numbers, filled = [], [], 0
     with tqdm(total=task.count, desc="features of train", unit=" images", leave=False) as bar:
         for batch in task.train_once():
-            counts = counted(batch)
-            rows = slice(filled, filled + counts.sum())
-            for layer, values in compute(batch["image"][:, 0]).items():
-                units[layer][rows] = values.numpy()[counts]
-            labels.append(batch["label"].numpy()[counts])
-            numbers.append(batch["index"].numpy()[counts])
-            filled = rows.stop
+            counts, images = counted(batch), batch["image"][:, 0]
+            for seen in [images, images[:, :, ::-1]] if mirror else [images]:
+                rows = slice(filled, filled + counts.sum())
+                for layer, values in compute(seen).items():
+                    units[layer][rows] = values.numpy()[counts]
+                labels.append(batch["label"].numpy()[counts])
+                numbers.append(batch["index"].numpy()[counts])
+                filled = rows.stop
             bar.update(len(counts))
     units = {layer: values[:filled] for layer, values in units.items()}
     return units, np.concatenate(labels), np.concatenate(numbers)

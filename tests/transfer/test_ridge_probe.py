@@ -43,6 +43,19 @@ def test_is_ridge_on_the_centre_crops(features):
         assert regularisers[layer] == chosen
 
 
+def test_mirror_images_are_further_training_images(features):
+    train, test = noisy(100, 0), noisy(50, 1)
+    (found,), (regularisers,) = ridge_probe.probe(features, tasks.by_labels(train, test, PROTOCOL), seed=4, mirror=True)
+    mirrored = dataclasses.replace(train, pixels=train.pixels[:, :, ::-1])
+    x, y = np.concatenate([units_of(train), units_of(mirrored)]), np.tile(train.labels, 2)
+    classifier, chosen = ridge.fit_best(x, y, 4, ridge_probe.PER_FEATURE, np.tile(np.arange(100), 2))
+    assert regularisers["conv1"] == chosen
+    assert found["conv1"][SINGLE].value == classifier.accuracy(units_of(test), test.labels)
+    assert found["conv1"][SINGLE].value != ridge.fit_best(units_of(train), train.labels, 4)[0].accuracy(
+        units_of(test), test.labels
+    )
+
+
 def test_the_test_images_have_no_say(features):
     train, test = noisy(100, 0), noisy(50, 1)
     other = dataclasses.replace(test, labels=(test.labels + 1) % 3)
