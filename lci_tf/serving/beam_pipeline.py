@@ -15,6 +15,9 @@ from collections.abc import Iterator, Sequence
 import apache_beam as beam
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.utils.shared import Shared
 from tqdm import tqdm
 
@@ -57,19 +60,27 @@ def embed(job: Job, runner: str, options: Sequence[str] = ()) -> dict[str, int]:
 
 
 def _pipeline(runner, options):
-    # Beam's local runner would rather fetch a program from the network, and leaves it to that where to run.
-    local = {"direct": "FnApiRunner", "directrunner": "FnApiRunner"}
-    complaint = io.StringIO()
+    is_local, complaint = runner.lower() == "directrunner", io.StringIO()
+    if is_local:
+        options = ["--default_sdk_harness_log_level=ERROR", *options]  # whatever they log ends up on this screen
     try:
         with contextlib.redirect_stderr(complaint):
-            options = PipelineOptions(["--default_sdk_harness_log_level=WARNING", *options])
+            options = PipelineOptions(list(options))
             options.get_all_options()  # else they are read when it runs
-        return beam.Pipeline(local.get(runner.lower(), runner), options)
+        return beam.Pipeline(_local_runner(options) if is_local else runner, options)
     except SystemExit:  # as of a command of Beam's own
         said = complaint.getvalue().partition("error: ")[2].strip() or "expected flags of the runner"
         raise InputError(f"--runner_options: {said}") from None
     except (ValueError, ImportError) as error:
         raise InputError(f"--runner={runner}: {' '.join(str(error).split())}") from None
+
+
+def _local_runner(options):
+    """What DirectRunner was: by that name Beam would rather fetch a program from the network, and run all in there."""
+    passed_on = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+    return fn_runner.FnApiRunner(
+        provision_info=fn_runner.ExtendedProvisionInfo(beam_provision_api_pb2.ProvisionInfo(pipeline_options=passed_on))
+    )
 
 
 class _EmbedShard(beam.DoFn):
