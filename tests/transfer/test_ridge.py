@@ -83,10 +83,11 @@ def test_rows_of_one_image_are_held_out_together():
     """Copies are no news: as many of each image, all choose as one would. Apart, each would find its copy again."""
     x, y = classes_in_noise(200, 300, distance=0.3)
     x_twice, y_twice, images = np.tile(x, [2, 1]), np.tile(y, 2), np.tile(np.arange(200), 2)
-    chosen = [ridge.fit_best(x, y, 1, (each,))[1] for each in ridge.PER_FEATURE]
-    halves = [2 * each for each in ridge.PER_FEATURE]  # twice the rows, so twice the regulariser is the same
-    assert ridge.fit_best(x_twice, y_twice, 1, halves, images)[1] == 2 * ridge.fit_best(x, y, 1)[1]
-    assert ridge.fit_best(x_twice, y_twice, 1, halves)[1] == 2 * min(chosen)
+    doubled = [2 * each for each in ridge.PER_FEATURE]  # twice the rows, so twice the regulariser is the same
+    alone = ridge.fit_best(x, y, 1)[1]
+    assert ridge.fit_best(x_twice, y_twice, 1, doubled, images)[1] == 2 * alone
+    apart = ridge.fit_best(x_twice, y_twice, 1, doubled)[1]
+    assert apart == x.shape[1] * min(doubled) < 2 * alone
 
 
 def test_shuffled_labels_are_guessed():
