@@ -6,11 +6,17 @@ Statistics", CVPR 2020.
 """
 
 import dataclasses
+import math
 from typing import Any
 
 from lci_tf.errors import InputError
 
-TRANSFORMS = ("rot", "warp", "lci")
+# What --transforms takes, and the class behind each name. A new one is a file in lci_tf/transforms and a line here.
+TRANSFORMS = {
+    "rot": "lci_tf.transforms.rotation:Rotations",
+    "warp": "lci_tf.transforms.warp:Warp",
+    "lci": "lci_tf.transforms.lci:LimitedContextInpainting",
+}
 TILES = "tiles"  # not for C to tell: trains the inpainter of a test
 BACKBONES = ("alexnet_small", "alexnet", "resnet34")
 # What --dataset takes, beside tfds:NAME. `lci_tf.data` has what opens each.
@@ -87,6 +93,8 @@ class Settings:
     def check(self, replicas: int = 1) -> None:
         """Raises `InputError` if the settings contradict each other."""
         self.check_images()
+        for name, value in vars(self).items():
+            _require(not isinstance(value, float) or math.isfinite(value), f"--{name}={value}: must be a finite number")
         for name in ("epochs", "patch_size", "border"):
             _require(getattr(self, name) >= 1, f"--{name}={getattr(self, name)}: must be at least 1")
         _require(self.warp_grid >= 2, f"--warp_grid={self.warp_grid}: must be at least 2, the corners")
@@ -101,6 +109,7 @@ class Settings:
         for name in ("margin", "weight_decay", "warp_strength", "tilt", "noise_scale", "border_weight",
                      "autoencoding_weight"):  # fmt: skip
             _require(getattr(self, name) >= 0, f"--{name}={getattr(self, name)}: must not be negative")
+        _require(self.tilt <= 0.5, f"--tilt={self.tilt:g}: is in half turns, and must be at most 0.5")
         _require(self.transforms, "--transforms: is empty; C needs at least one transformation to tell from identity")
         for name in self.transforms:
             _require(

@@ -95,6 +95,15 @@ CONTRADICTIONS = {
     "--learning_rate=0.0: must be above 0": {"learning_rate": 0.0},
     "--epochs=0: must be at least 1": {"epochs": 0},
     "--tilt=-1.0: must not be negative": {"tilt": -1.0},
+    "--tilt=0.6: is in half turns, and must be at most 0.5": {"tilt": 0.6},
+    "--width=0: must be above 0": {"width": 0.0},
+    "--width=inf: must be a finite number": {"width": float("inf")},
+    "--noise_scale=nan: must be a finite number": {"noise_scale": float("nan")},
+    "--patch_size=0: must be at least 1": {"patch_size": 0},
+    "--patch_size=44: F halves and doubles it, so it must be divisible by 8": {
+        "patch_size": 44,
+        "deep_inpainter": True,
+    },
     "--transforms=rot,tiles: tiles is no class of C's, but trains an inpainter of seams; give it alone": {
         "transforms": ("rot", "tiles")
     },
@@ -123,6 +132,10 @@ def test_a_batch_must_be_shared_by_the_replicas():
     settings.check(replicas=5)
     with pytest.raises(InputError, match="on each of 4 replicas, so by 8"):
         settings.check(replicas=4)
+    without_pairs = presets.resolve("stl10", {"batch_size": 20, "transforms": ("rot",)})
+    without_pairs.check(replicas=4)
+    with pytest.raises(InputError, match="--batch_size=20: must be divisible by the 3 replicas"):
+        without_pairs.check(replicas=3)
 
 
 def test_an_unknown_data_set_is_named():

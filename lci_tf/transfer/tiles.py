@@ -75,7 +75,7 @@ def load(path: str | os.PathLike, flag: str = "--seam_run_dir") -> SeamInpainter
     checkpoints.load_weights(prefix, flag, inpainter=inpainter)
     origin = {"checkpoint": prefix, "digest": checkpoints.digest(prefix), "tiles": settings.tiles,
               "seam": settings.seam}  # fmt: skip
-    tiles = Tiles(settings.crop_size, settings.tiles, settings.seam, settings.noise_scale)
+    tiles = Tiles.from_settings(settings, settings.crop_size)
     return SeamInpainter(inpainter, tiles, pipeline.Crops(settings.crop_size, settings.resize), origin)
 
 

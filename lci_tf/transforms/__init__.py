@@ -5,22 +5,10 @@ import inspect
 from collections.abc import Iterable
 
 from lci_tf.errors import InputError
-from lci_tf.presets import TRANSFORMS, Settings
+from lci_tf.presets import TILES, TRANSFORMS, Settings
 from lci_tf.transforms.lci import LimitedContextInpainting
-from lci_tf.transforms.rotation import Rotations
 from lci_tf.transforms.tiles import Tiles
 from lci_tf.transforms.transformation import Transformation
-from lci_tf.transforms.warp import Warp
-
-# By name in `presets.TRANSFORMS`, or `presets.TILES`; each takes the settings and the side of the images in pixels.
-BUILDERS = {
-    "rot": lambda settings, size: Rotations(),
-    "warp": lambda settings, size: Warp(
-        settings.warp_grid, settings.warp_strength, size, random_points=settings.random_warp_points
-    ),
-    "lci": lambda settings, size: LimitedContextInpainting(settings.patch_size, settings.border, settings.noise_scale),
-    "tiles": lambda settings, size: Tiles(size, settings.tiles, settings.seam, settings.noise_scale),
-}
 
 
 def create(
@@ -34,7 +22,7 @@ def create(
       size: side of the images that are transformed; by default that of the crop and its margin.
     """
     size = settings.crop_size + settings.margin if size is None else size
-    return [BUILDERS[name](settings, size) if name in BUILDERS else _import(name)() for name in names]
+    return [_find(name).from_settings(settings, size) for name in names]
 
 
 def labels_of(transforms: Iterable[Transformation | LimitedContextInpainting | Tiles]) -> tuple[str, ...]:
@@ -46,29 +34,43 @@ def labels_of(transforms: Iterable[Transformation | LimitedContextInpainting | T
     return labels
 
 
-def _import(name):
-    """The class that MODULE:CLASS or MODULE.CLASS names."""
-    flag = f"--transforms={name}"
-    module_name, _, class_name = name.rpartition(":" if ":" in name else ".")
+def _find(name):
+    if name == TILES:
+        return Tiles
+    return _import(TRANSFORMS[name], name) if name in TRANSFORMS else _check(_import(name, name), name)
+
+
+def _import(path, name):
+    """The class that MODULE:CLASS names."""
+    module_name, _, class_name = path.partition(":")
     if not (module_name and class_name):
-        raise InputError(f"{flag}: unknown; expected some of {','.join(TRANSFORMS)}, or MODULE:CLASS")
+        raise InputError(f"--transforms={name}: unknown; expected some of {','.join(TRANSFORMS)}, or MODULE:CLASS")
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # the module is there, but what it imports is not
-        raise InputError(f"{flag}: there is no module {error.name} here or among the installed ones") from None
+        raise InputError(
+            f"--transforms={name}: there is no module {error.name} here or among the installed ones"
+        ) from None
     found = getattr(module, class_name, None)
     if found is None:
-        raise InputError(f"{flag}: module {module_name} has no {class_name}")
+        raise InputError(f"--transforms={name}: module {module_name} has no {class_name}")
+    return found
+
+
+def _check(found, name):
+    """A user's class, if it can be used."""
+    flag = f"--transforms={name}"
     if not (inspect.isclass(found) and issubclass(found, Transformation)):
         raise InputError(f"{flag}: is not a subclass of lci_tf.transforms.Transformation")
     if inspect.isabstract(found):
         raise InputError(f"{flag}: has no __call__")
     if not isinstance(getattr(found, "labels", None), tuple):
         raise InputError(f"{flag}: has no labels, a tuple of the names of its classes")
-    try:
-        inspect.signature(found).bind()
-    except TypeError as error:
-        raise InputError(f"{flag}: cannot be made without arguments: {error}") from None
+    if found.from_settings.__func__ is Transformation.from_settings.__func__:
+        try:
+            inspect.signature(found).bind()
+        except TypeError as error:
+            raise InputError(f"{flag}: cannot be made without arguments ({error}), and has no from_settings") from None
     return found

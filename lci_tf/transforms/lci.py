@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from lci_tf.presets import Settings
 from lci_tf.transforms import patches as patching
 
 
@@ -26,6 +27,10 @@ class LimitedContextInpainting:
         mask[border:-border, border:-border] = 1
         self.mask = mask
         """m, float32 [p, p, 1]: 1 in the centre and 0 on the border."""
+
+    @classmethod
+    def from_settings(cls, settings: Settings, size: int) -> "LimitedContextInpainting":
+        return cls(settings.patch_size, settings.border, settings.noise_scale)
 
     def place(self, draws: tf.Tensor, size: int) -> tf.Tensor:
         """Uniform draws [n, 2] to Δ, int32 [n, 2], the patch's upper left corner; all places are equally likely."""

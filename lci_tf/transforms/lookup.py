@@ -49,7 +49,8 @@ def lookup_at(images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tens
         lower = _between(pixel(lower_left), pixel(lower_right), rightwards)
         return _between(upper, lower, downwards), adjoint
 
-    return tf.cast(look_up(tf.cast(images, tf.float32)), images.dtype)
+    looked_up = look_up(tf.cast(images, tf.float32))
+    return tf.cast(tf.round(looked_up) if tf.as_dtype(images.dtype).is_integer else looked_up, images.dtype)
 
 
 def _neighbours(coordinate, size):

@@ -7,6 +7,8 @@ would give it away, so a band of pixels along each is erased, and filled in by a
 import numpy as np
 import tensorflow as tf
 
+from lci_tf.presets import Settings
+
 
 class Tiles:
     """Permutes the tiles of square images; erases the band along all seams between tiles, and fills it.
@@ -38,6 +40,10 @@ class Tiles:
         band = ((pixels >= seams - seam // 2) & (pixels < seams + seam // 2)).any(axis=0)
         self.mask = (band[:, np.newaxis] | band)[..., np.newaxis].astype(np.float32)
         """float32 [size, size, 1]: 1 in the band and 0 elsewhere."""
+
+    @classmethod
+    def from_settings(cls, settings: Settings, size: int) -> "Tiles":
+        return cls(size, settings.tiles, settings.seam, settings.noise_scale)
 
     def permutation(self, draws: tf.Tensor) -> tf.Tensor:
         """Uniform draws [n, tiles²] to permutations, int32 [n, tiles²]: which tile comes to each place, row by row.

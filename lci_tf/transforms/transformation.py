@@ -4,6 +4,8 @@ import abc
 
 import tensorflow as tf
 
+from lci_tf.presets import Settings
+
 
 class Transformation(abc.ABC):
     """Makes transformed images of a batch, once for each of its labels.
@@ -27,6 +29,11 @@ class Transformation(abc.ABC):
 
     of_identity: bool = False
     """Whether it is applied to class 0 as C sees it, half of which carry an autoencoded patch; else to the images."""
+
+    @classmethod
+    def from_settings(cls, settings: Settings, size: int) -> "Transformation":
+        """One for a training with these settings, of images of this side; by default made without arguments."""
+        return cls()
 
     @abc.abstractmethod
     def __call__(self, images: tf.Tensor, draws: tf.Tensor) -> list[tf.Tensor]:

@@ -79,6 +79,10 @@ class Warp(Transformation):
         self.draws = (grid**2, 4 if random_points else 2)
         self._layer = PolyharmonicWarp(grid, strength)
 
+    @classmethod
+    def from_settings(cls, settings, size):
+        return cls(settings.warp_grid, settings.warp_strength, size, settings.random_warp_points)
+
     def __call__(self, images: tf.Tensor, draws: tf.Tensor) -> list[tf.Tensor]:
         shifts = (2 * draws[..., :2] - 1) * self.largest
         if not self.random_points:

@@ -82,6 +82,14 @@ def test_half_precision_is_rounded_once(dtype):
     np.testing.assert_array_equal(result, tf.cast(exact, dtype))
 
 
+def test_grey_levels_are_rounded():
+    images, points = random_problem()
+    grey = np.clip(images * 40 + 128, 0, 255).astype(np.uint8)
+    result = bilinear_lookup(grey, points)
+    assert result.dtype == tf.uint8
+    np.testing.assert_array_equal(result, np.rint(bilinear_lookup(grey.astype(np.float32), points)))
+
+
 def test_compiles():
     """With static shapes and nothing that runs on the host only, forwards and backwards."""
     images, points = map(tf.constant, random_problem())

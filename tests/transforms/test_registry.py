@@ -12,10 +12,6 @@ LABELS = {"rot": ("rot90", "rot180", "rot270"), "warp": ("warp",), "lci": ("lci"
 ORDERS = [names for count in (1, 2, 3) for names in itertools.permutations(LABELS, count)]
 
 
-def test_every_preset_name_has_a_builder():
-    assert set(transforms.BUILDERS) == {*presets.TRANSFORMS, presets.TILES}
-
-
 @pytest.mark.parametrize("names", ORDERS, ids="+".join)
 def test_labels_have_no_gaps_and_keep_the_order(names):
     created = transforms.create(names, SETTINGS)
@@ -31,6 +27,8 @@ def test_settings_reach_the_transformations():
     assert (warp.draws, warp.largest, warp.random_points) == ((25, 4), 20.0, True)
     assert (lci.patch_size, lci.border, lci.noise_scale) == (40, 3, 0.1)
     assert transforms.create(("warp",), SETTINGS)[0].size == 80
+    (tiles,) = transforms.create(("tiles",), dataclasses.replace(SETTINGS, tiles=2, seam=6), 64)
+    assert (tiles.size, tiles.tiles, tiles.seam) == (64, 2, 6)
 
 
 USERS_MODULE = """
@@ -48,6 +46,11 @@ class Twice(Negative):
 class NeedsArguments(Negative):
     def __init__(self, strength):
         self.strength = strength
+
+class OfSettings(NeedsArguments):
+    @classmethod
+    def from_settings(cls, settings, size):
+        return cls(settings.warp_strength * size)
 
 class Unfinished(Transformation):
     labels = ("unfinished",)
@@ -74,12 +77,16 @@ def users_module(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-@pytest.mark.parametrize("name", ["my_transforms:Negative", "my_transforms.Negative"])
-def test_a_users_transformation_is_imported(users_module, name):
-    created = transforms.create(("rot", name, "lci"), SETTINGS)
+def test_a_users_transformation_is_imported(users_module):
+    created = transforms.create(("rot", "my_transforms:Negative", "lci"), SETTINGS)
     assert transforms.labels_of(created) == ("identity", "rot90", "rot180", "rot270", "negative", "lci")
     images = np.ones([2, 4, 4, 3], np.float32)
     np.testing.assert_array_equal(created[1](images, np.zeros([2, *created[1].draws]))[0], -images)
+
+
+def test_a_users_transformation_may_be_made_of_settings(users_module):
+    (created,) = transforms.create(("my_transforms:OfSettings",), SETTINGS, 50)
+    assert created.strength == 5.0
 
 
 MISTAKES = {
@@ -93,6 +100,7 @@ MISTAKES = {
     "my_transforms:Nameless": "has no labels",
     "my_transforms:": "unknown; expected",
     ":Negative": "unknown; expected",
+    "my_transforms.Negative": "unknown; expected",
     "turn": "unknown; expected some of rot,warp,lci, or MODULE:CLASS",
 }
 
