@@ -44,7 +44,7 @@ def define_source_flags(split_help: str = "which part of the data set") -> None:
 def define_data_flags(split_help: str = "which part of the data set; by default the one to pre-train on") -> None:
     """The same, and what a command needs that draws from the images or leaves some out."""
     define_source_flags(split_help)
-    flags.DEFINE_integer("seed", 0, "of everything random", module_name=DATA)
+    flags.DEFINE_integer("seed", 0, "of everything random", lower_bound=0, upper_bound=2**32 - 1, module_name=DATA)
     flags.DEFINE_float(
         "max_bad_images",
         0.01,

@@ -35,7 +35,7 @@ from lci_tf.errors import InputError
 from lci_tf.files import absolute, is_bucket, replace_file
 from lci_tf.presets import Settings
 
-FLAGFILE = "run.flags"
+FLAGFILE, FACTS = "run.flags", "run.json"
 _PATH_FLAGS = ("run_dir", "data_dir", "init_from", "inpainter", "probe_data_dir")
 _log = logging.getLogger("lci_tf")
 
@@ -72,10 +72,12 @@ class Run:
             raise InputError(f"--run_dir={self.path}: TensorFlow finds no checkpoints below a name with [ or \\ in it")
         # Listed before run.flags is looked for: the chief may be writing it just now, and writes it first.
         found = sorted(p.name for p in self.path.iterdir() if p.name[0] != ".") if self.path.is_dir() else []
-        is_old = (self.path / FLAGFILE).is_file()
+        has_flags = (self.path / FLAGFILE).is_file()
+        # Facts are written when a training begins. A command that failed before, by a misspelt flag say, binds nobody.
+        is_old = has_flags and (self.path / FACTS).is_file()
         if is_old:
             self._compare({**self._later_settings(given), **self.flags()}, given, free={"run_dir", *others})
-        elif found:
+        elif found and not has_flags:
             raise InputError(
                 f"--run_dir={self.path}: is not a run, for it has {found[0]} but no {FLAGFILE}; "
                 "choose a new or an empty directory"
@@ -150,11 +152,11 @@ class Run:
     def describe(self, facts: dict[str, Any]) -> None:
         """Writes `run.json`: the versions of what is installed, and these facts."""
         text = json.dumps({"versions": versions(), **facts}, indent=2, default=lambda array: array.tolist())
-        replace_file(self.path / "run.json", text + "\n")
+        replace_file(self.path / FACTS, text + "\n")
 
     def facts(self) -> dict[str, Any]:
         """What `describe` wrote."""
-        return json.loads((self.path / "run.json").read_text())
+        return json.loads((self.path / FACTS).read_text())
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Adds a line to `metrics.jsonl`. JSON has no word for what is not finite: that becomes null."""

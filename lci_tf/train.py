@@ -45,7 +45,7 @@ flags.DEFINE_boolean("jit_compile", False, "compile the step with XLA; for GPUs"
 flags.DEFINE_integer(
     "steps_per_execution", 1, "steps per call of the compiled function", lower_bound=1, module_name=_SPEED
 )
-flags.register_validator("probe_every", lambda value: value > 0, "expected more than 0 epochs")
+flags.register_validator("probe_every", lambda value: 0 < value < float("inf"), "expected more than 0 epochs")
 
 # Flags that decide what is learned, beside the settings: the same run must have the same. The others may change.
 _DEFINING = ("dataset", "data_dir", "split", "seed", "steps", "init_from", "inpainter_only", "inpainter")
@@ -63,6 +63,8 @@ def main():
         for name, verb in {"probe_dataset": "probe", "export_every": "export"}.items():
             if flag[name].value:
                 raise InputError(f"--{name}: there are no features to {verb} with {why}, which trains no C")
+    if flag.probe_data_dir and not flag.probe_dataset:
+        raise InputError("--probe_data_dir: goes with --probe_dataset, such as --probe_dataset=folder")
     if flag.deterministic:
         _make_deterministic(flag.seed)
     from lci_tf import data, runs
@@ -84,10 +86,10 @@ def main():
     report = InputReport(source, flag.max_bad_images)
     tiles = "_tiles" * settings.trains_seams
     run_dir = flag.run_dir or f"runs/{flag.dataset.replace('/', '_').replace(':', '_')}{tiles}"
+    run = runs.Run(run_dir)
     if flag.dry_run:
         print(presets.describe(flag.dataset, settings))
-        return dry_run.look(f"{run_dir}_dry_run", source, plan, devices, report)
-    run = runs.Run(run_dir)
+        return dry_run.look(run.path.with_name(f"{run.path.name}_dry_run"), source, plan, devices, report)
     run.begin(
         {**dataclasses.asdict(settings), **{name: flag[name].value for name in _DEFINING}},
         {name: flag[name].value for name in _OTHERS},

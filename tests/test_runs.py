@@ -66,6 +66,7 @@ def test_run_flags_start_the_same_run_again(tmp_path):
     asked = {**DEFINING, "data_dir": directories, "init_from": str(tmp_path / "a, b=c"), "normalise": True}
     run = Run(tmp_path / "my run")
     run.begin(asked)
+    run.describe({})
     found = read_by_absl(run.path / "run.flags")
     assert found == {**asked, "transforms": ["rot", "lci"], "run_dir": str(run.path)}
     first = (run.path / "run.flags").read_text().splitlines()[0]
@@ -102,6 +103,7 @@ def test_names_below_which_tensorflow_finds_nothing_are_refused(tmp_path, refusa
 def test_a_run_is_taken_up_by_the_same_flags_only(tmp_path, refusal):
     path = tmp_path / "run"
     assert Run(path).begin(DEFINING) is False
+    Run(path).describe({})
     assert Run(path).begin(dict(DEFINING)) is True
     message = refusal(Run(path).begin, {**DEFINING, "border": 3, "seed": 1, "split": "train"})
     assert message == (
@@ -113,11 +115,19 @@ def test_a_run_is_taken_up_by_the_same_flags_only(tmp_path, refusal):
     assert "--border=3" in refusal(lambda: Run(path).begin({**DEFINING, "border": 3}, is_chief=False))
 
 
+def test_flags_of_a_command_that_failed_before_its_training_bind_nobody(tmp_path):
+    path = tmp_path / "run"
+    Run(path).begin({**DEFINING, "init_from": "/runs/tpyo"})
+    assert Run(path).begin({**DEFINING, "init_from": "/runs/typo"}) is False
+    assert Run(path).flags()["init_from"] == "/runs/typo"
+
+
 def test_a_run_from_before_a_setting_has_its_preset_and_goes_on(tmp_path, refusal):
     settings = dataclasses.asdict(presets.resolve("stl10", {"crop_size": 96, "border": 3}))
     before = {name: value for name, value in settings.items() if name not in ("tiles", "seam")}
     run = Run(tmp_path / "run")
     run.begin({**before, "dataset": "stl10"})
+    run.describe({})
     assert (run.settings().seam, run.settings().tiles) == (6, 4)
     assert dataclasses.asdict(run.settings()) == settings
     assert "--seam=6, not --seam=8" in refusal(run.begin, {**settings, "seam": 8, "dataset": "stl10"})
@@ -128,6 +138,7 @@ def test_a_run_from_before_a_setting_has_its_preset_and_goes_on(tmp_path, refusa
 
 def test_a_moved_run_goes_on_where_it_is(tmp_path):
     Run(tmp_path / "old").begin(DEFINING)
+    Run(tmp_path / "old").describe({})
     (tmp_path / "old").rename(tmp_path / "new")
     assert Run(tmp_path / "new").begin(DEFINING) is True
     assert read_by_absl(tmp_path / "new" / "run.flags")["run_dir"] == str(tmp_path / "new")

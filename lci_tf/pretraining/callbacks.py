@@ -177,7 +177,18 @@ class Probe(_OnSchedule):
         flat = {f"probe/{layer}_{kind}": value for layer, of in found.items() for kind, value in of.items()}
         self._recorder.numbers(step, flat)
         if step > 0:
-            self._checkpoints.save_best(step, max(result["ridge"] for result in found.values()))
+            score = self._mean_over_workers(max(result["ridge"] for result in found.values()))
+            self._checkpoints.save_best(step, score)
+
+    def _mean_over_workers(self, score):
+        """So that all decide alike whether to save, which takes all of them; their rounding may not be the same."""
+
+        def mean():
+            context = tf.distribute.get_replica_context()
+            return context.all_reduce(tf.distribute.ReduceOp.MEAN, tf.constant(score, tf.float64))
+
+        strategy = self.model.distribute_strategy
+        return float(strategy.experimental_local_results(strategy.run(mean))[0])
 
 
 class SaveCheckpoints(_OnSchedule):

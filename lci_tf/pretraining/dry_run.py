@@ -1,7 +1,8 @@
 """A look before a long training: what it will see, how large it is, and how long it will take."""
 
-import itertools
 import pathlib
+import resource
+import sys
 import time
 
 import tensorflow as tf
@@ -11,14 +12,14 @@ from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
 from lci_tf.pretraining import batches, training
 
-_STEPS = 3
+_EXECUTIONS = 3
 
 
 def look(
-    folder: str, source: Source, plan: training.Plan, strategy: tf.distribute.Strategy, report: InputReport
+    folder: pathlib.Path, source: Source, plan: training.Plan, strategy: tf.distribute.Strategy, report: InputReport
 ) -> None:
     """Writes the pictures of step 0 to `folder` and prints the sizes of everything, and estimates from three steps."""
-    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with strategy.scope():
         learner = training.build(plan)
     training.load_given_weights(learner, plan)
@@ -30,7 +31,7 @@ def look(
     with report.one_line_errors():
         shown = training.first_rows(make)
         for name, picture in learner.montages(shown["image"], shown["draws"]).items():
-            path = pathlib.Path(folder) / f"{name}.png"
+            path = folder / f"{name}.png"
             pictures.save(path, picture)
             print(f"  {name:16s} {path}")
         for name, model in (("C", learner.classifier), ("F", learner.inpainter), ("D", learner.discriminator)):
@@ -38,20 +39,20 @@ def look(
                 print(f"  parameters of {name}  {model.count_params():,}")
         if learner.labels:
             print(f"  classes          {', '.join(learner.labels)}")
-        seconds = _seconds_per_step(learner, iter(batches.distributed(strategy, make)), strategy)
+        seconds = _seconds_per_step(learner, iter(batches.distributed(strategy, make)), plan.steps_per_execution)
     left = plan.steps * seconds
     print(f"  speed            {plan.settings.batch_size / seconds:,.0f} images/s, {seconds:.2f} s a step")
     print(f"  time             {plan.steps:,} steps in about {_written(left)}")
     print(f"  memory           {_peak_memory() / 2**30:.1f} GiB at most")
 
 
-def _seconds_per_step(learner, batches, strategy):
-    step = tf.function(lambda batch: strategy.run(learner.train_step, args=(batch,)))
-    step(next(batches))  # compiles
+def _seconds_per_step(learner, batches, steps_per_execution):
+    execute = learner.make_train_function()  # the one that `fit` calls
+    execute(batches)  # compiles
     start = time.perf_counter()
-    for batch in itertools.islice(batches, _STEPS):
-        tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0].numpy(), step(batch))
-    return (time.perf_counter() - start) / _STEPS
+    for _ in range(_EXECUTIONS):
+        tf.nest.map_structure(lambda value: value.numpy(), execute(batches))
+    return (time.perf_counter() - start) / (_EXECUTIONS * steps_per_execution)
 
 
 def _peak_memory() -> int:
@@ -59,8 +60,8 @@ def _peak_memory() -> int:
     gpus = tf.config.list_logical_devices("GPU")
     if gpus:
         return max(tf.config.experimental.get_memory_info(gpu.name)["peak"] for gpu in gpus)
-    status = dict(line.split(":", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines())
-    return int(status["VmHWM"].split()[0]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # kibibytes, but bytes on a Mac
 
 
 def _written(seconds):

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from lci_tf.data.draws import normal
+from lci_tf.errors import InputError
 from lci_tf.presets import Settings
 from lci_tf.pretraining import losses, montages
 from lci_tf.pretraining.players import Draws, Gradients, Players, Results, pairs
@@ -137,7 +138,13 @@ class Pretraining(Players):
             if transform is self.lci:
                 stacks.append(self.lci.paste(x, patches.inpainted, patches.places))  # eq. 4
             else:
-                stacks += transform(identity if transform.of_identity else x, draws[f"transform_{i}"])
+                made = transform(identity if transform.of_identity else x, draws[f"transform_{i}"])
+                if len(made) != len(transform.labels):
+                    raise InputError(
+                        f"--transforms: {type(transform).__name__} made {len(made)} batches of images for its "
+                        f"{len(transform.labels)} labels ({', '.join(transform.labels)}); expected a list of as many"
+                    )
+                stacks += made
         # All are cut out of something larger, so that what a warp invents at the edges is not seen.
         crop_size, tilt = self._settings.crop_size, self._settings.tilt
         return [cut(stack, draws["cut"][:, label], crop_size, tilt) for label, stack in enumerate(stacks)]

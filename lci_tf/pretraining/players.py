@@ -40,6 +40,7 @@ class Players(tf.keras.Model):
 
     def compile(self, classifier_optimizer=None, inpainter_optimizer=None, discriminator_optimizer=None, **kwargs):
         super().compile(**kwargs)
+        self.distribute_reduction_method = "first"  # what `train_step` returns are means over all replicas already
         self.classifier_optimizer = classifier_optimizer
         self.inpainter_optimizer = inpainter_optimizer
         self.discriminator_optimizer = discriminator_optimizer

@@ -14,7 +14,10 @@ def choose() -> tf.distribute.Strategy:
     """All GPUs of this machine, or its CPU; of all machines in `TF_CONFIG` if that is set."""
     if "TF_CONFIG" in os.environ:
         _check_config(os.environ["TF_CONFIG"])
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        try:
+            return tf.distribute.MultiWorkerMirroredStrategy()
+        except ValueError as error:  # such as a task that the cluster does not have
+            raise InputError(f"TF_CONFIG: {' '.join(str(error).split())}") from error
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 

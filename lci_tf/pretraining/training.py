@@ -51,6 +51,9 @@ class Plan:
     keep_checkpoints: int = 3
 
     def __post_init__(self):
+        for name in ("inpainter", "init_from"):
+            if getattr(self, name) == "":
+                raise InputError(f"--{name}: is empty; expected a run or a checkpoint")
         with_lci = "lci" in self.settings.transforms
         for name in ("inpainter_only", "inpainter"):
             if getattr(self, name) and not with_lci:
@@ -126,6 +129,7 @@ def train(
         log.info("%s is finished: %d steps", run.path, first_step)
         return learner
     if first_step:
+        _check_images(run, source)
         log.info("going on from step %d of %d", first_step, plan.steps)
     if chief:
         run.forget_after(first_step)
@@ -164,6 +168,16 @@ def train(
             verbose=0,
         )
     return learner
+
+
+def _check_images(run, source):
+    """Of a run that goes on: with more images or fewer, every epoch would be another one."""
+    images = run.facts()["data"]["images"]
+    if images != source.count:
+        raise InputError(
+            f"--data_dir: {source.name} {source.split} has {source.count} images, and had {images} when "
+            f"{run.path} was begun; bring back what it had, or begin anew, with --init_from={run.path}"
+        )
 
 
 def _facts(learner, source, plan, strategy):

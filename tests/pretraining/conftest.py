@@ -1,13 +1,24 @@
 """A learner small enough to run in a second, and batches for it."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from lci_tf import presets
+from lci_tf.data.source import PixelArray
 from lci_tf.pretraining import batches
 from lci_tf.pretraining.training import Plan, build
 
 TINY = {"crop_size": 32, "margin": 8, "resize": 48, "patch_size": 16, "width": 0.05, "batch_size": 8}
+
+
+@pytest.fixture
+def source():
+    """64 images of smooth noise."""
+    rough = np.random.default_rng(0).integers(0, 256, [64, 6, 6, 3])
+    return PixelArray(
+        name="noise", split="train", count=64, pixels=tf.cast(tf.image.resize(rough, [56, 56]), tf.uint8).numpy()
+    )
 
 
 @pytest.fixture

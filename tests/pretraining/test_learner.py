@@ -10,6 +10,7 @@ from lci_tf import presets
 from lci_tf.pretraining import losses
 from lci_tf.pretraining.learner import carries_autoencoded_patch
 from lci_tf.pretraining.training import build
+from lci_tf.transforms import Transformation
 
 
 def assert_close(values, expected, relative):
@@ -100,21 +101,47 @@ SUBSETS = [names for k in (1, 2, 3) for names in itertools.permutations(presets.
 
 @pytest.mark.parametrize("names", SUBSETS, ids="+".join)
 def test_every_choice_and_order_of_transformations(tiny_learner, batch_for, names):
-    """Labels without gaps in the order given, and nothing built that is not needed."""
-    learner = tiny_learner(transforms=names)
+    """Labels without gaps in the order given, images of the class that they say, and nothing built without need."""
+    learner = tiny_learner(transforms=names, margin=0, tilt=0.0)
     made = {"rot": ("rot90", "rot180", "rot270"), "warp": ("warp",), "lci": ("lci",)}
     assert learner.labels == ("identity", *itertools.chain(*(made[name] for name in names)))
     assert learner.classifier.output["logits"].shape[1] == len(learner.labels)
     for player in (learner.inpainter, learner.discriminator):
         assert (player is not None) == ("lci" in names)
-    batch = batch_for(learner)
+    batch = batch_for(learner, size=32)
     patches = learner.inpaint(batch["image"], batch["draws"])
     images, labels = learner._stacked(learner.transformed(batch["image"], patches, batch["draws"]))
-    assert images.shape == [8 * len(learner.labels), 32, 32, 3]
     np.testing.assert_array_equal(labels, np.repeat(np.arange(len(learner.labels)), 8))
+    x = batch["image"].numpy()
+    of_class = dict(zip(learner.labels, images.numpy().reshape([-1, 8, 32, 32, 3]), strict=True))
+    # Every second image has no autoencoded patch, whose rotations are those of the image.
+    np.testing.assert_array_equal(of_class["identity"][1::2], x[1::2])
+    if "rot" in names:
+        for k in (1, 2, 3):
+            np.testing.assert_array_equal(of_class[f"rot{90 * k}"][1::2], np.rot90(x[1::2], k, axes=(1, 2)))
+    if "warp" in names:
+        (warp,) = [transform for transform in learner.transforms if transform.labels == ("warp",)]
+        draws = batch["draws"][f"transform_{names.index('warp')}"]
+        np.testing.assert_array_equal(of_class["warp"], warp(x, draws)[0])
+    if "lci" in names:
+        np.testing.assert_array_equal(of_class["lci"], learner.lci.paste(x, patches.inpainted, patches.places))
     if names == ("lci",):
         identity = [name for name in learner.means if name.startswith("accuracy/identity")]
         assert identity == ["accuracy/identity_untouched", "accuracy/identity_autoencoded"]
+
+
+class Forgetful(Transformation):
+    labels = ("one", "two")
+
+    def __call__(self, images, draws):
+        return [images]
+
+
+def test_a_transformation_that_makes_fewer_classes_than_it_names(tiny_learner, batch_for, refusal):
+    learner = tiny_learner(transforms=(f"{__name__}:Forgetful",))
+    batch = batch_for(learner)
+    message = refusal(learner.montages, batch["image"], batch["draws"])
+    assert message.startswith("--transforms: Forgetful made 1 batches of images for its 2 labels (one, two)")
 
 
 def test_a_frozen_inpainter_is_not_trained_and_c_is(tiny_learner, batch_for):

@@ -134,16 +134,18 @@ def free_ports(count):
     return ports
 
 
+def two_tasks():
+    """What TF_CONFIG says to each of two workers."""
+    cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
+    return [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": i}}) for i in range(2)]
+
+
 @pytest.mark.slow
 def test_two_workers_train_together_and_stay_equal(photos, tmp_path):
-    cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
     workers = [
-        start(
-            "-c", WORKER, str(photos), str(tmp_path / "run"), str(tmp_path / f"{i}.npz"),
-            TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": i}}),
-        )
-        for i in range(2)
-    ]  # fmt: skip
+        start("-c", WORKER, str(photos), str(tmp_path / "run"), str(tmp_path / f"{i}.npz"), TF_CONFIG=task)
+        for i, task in enumerate(two_tasks())
+    ]
     for worker in workers:
         code, _, errors = finished(worker)
         assert code == 0, errors
@@ -157,12 +159,47 @@ def test_two_workers_train_together_and_stay_equal(photos, tmp_path):
     assert steps == [0, 2, 4, 4]
 
 
-def test_a_dry_run_shows_sizes_and_estimates_and_trains_nothing(photos, tmp_path):
-    code, output, errors = finished(train(photos, tmp_path / "run", "--dry_run", "--steps=1000"))
+@pytest.mark.slow
+def test_two_workers_by_the_command_train_probe_and_go_on(photos, tmp_path):
+    run_dir, flags = tmp_path / "run", ["--steps=4", "--checkpoint_every=2", "--probe_dataset=synthetic"]
+    for said in ("probe at step 4", "is finished: 4 steps"):
+        workers = [train(photos, run_dir, *flags, TF_CONFIG=task) for task in two_tasks()]
+        for code, _, errors in map(finished, workers):
+            assert code == 0 and said in errors, errors
+    assert (run_dir / "checkpoints" / "step-4.index").exists() and (run_dir / "best" / "best.json").exists()
+    assert [json.loads(line)["step"] for line in (run_dir / "metrics.jsonl").open()] == [0, 4, 4]
+
+
+@pytest.mark.slow
+def test_the_authors_variant_with_a_probe_and_again_from_its_own_flagfile(photos, tmp_path):
+    run_dir = tmp_path / "run"
+    authors = ["--flagfile=flags/authors_code.flags", "--dataset=folder", f"--data_dir={photos}", *TINY]
+    watched = ["--probe_dataset=synthetic", "--probe_every=0.4", "--steps=4", f"--run_dir={run_dir}"]
+    code, output, errors = finished(start("-m", "lci_tf.train", *authors, *watched))
     assert code == 0, errors
-    for name in ("transformations", "patches", "conv1"):
+    lines = [line.split() for line in output.splitlines()]
+    for before, after in (("random", "learned"), ("conv1", "best")):
+        assert any(before in line for line in lines) and any(after in line for line in lines)
+    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").open()]
+    probed = [record for record in records if "probe/conv5_ridge" in record]
+    assert [record["step"] for record in probed] == [0, 2, 4]  # 40 images are 5 steps
+    assert all(0 < record[f"probe/conv{i}_{kind}"] < 1 for record in probed for i in range(1, 6) for kind in
+               ("ridge", "knn"))  # fmt: skip
+    best = json.loads((run_dir / "best" / "best.json").read_text())
+    assert best["score"] == max(record[f"probe/conv{i}_ridge"] for record in probed[1:] for i in range(1, 6))
+    flags = (run_dir / "run.flags").read_text()
+    assert "--random_warp_points=true" in flags and "--discriminator_pooling=sum" in flags
+    code, _, errors = finished(start("-m", "lci_tf.train", f"--flagfile={run_dir}/run.flags"))
+    assert code == 0 and "is finished: 4 steps" in errors
+
+
+def test_a_dry_run_shows_sizes_and_estimates_and_trains_nothing(photos, tmp_path):
+    code, output, errors = finished(train(photos, f"{tmp_path}/run/", "--dry_run", "--steps=1000"))
+    assert code == 0, errors
+    for name in ("transformations", "patches", "lci", "conv1"):
         assert (tmp_path / "run_dry_run" / f"{name}.png").exists()
-    for word in ("parameters of C", "parameters of D", "images/s", "1,000 steps in about", "GiB", "patch_size"):
+    parameters = [f"parameters of {player}" for player in "CFD"]
+    for word in (*parameters, "images/s", "1,000 steps in about", "GiB", "patch_size"):
         assert word in output
     assert not (tmp_path / "run").exists()
 
@@ -181,7 +218,17 @@ MISTAKES = {
         "--probe_dataset=synthetic",
     ],
     "--batch_size=7: must be divisible by two": ["--batch_size=7"],
+    "--export_every: there are no features to export with --transforms=tiles": [
+        "--transforms=tiles",
+        "--margin=0",
+        "--export_every=5",
+    ],
+    "--probe_data_dir: goes with --probe_dataset": ["--probe_data_dir={photos}"],
+    "--probe_every": ["--probe_every=inf"],
+    "--init_from: is empty": ["--init_from="],
+    "--seed": ["--seed=-1"],
     "TF_CONFIG: expected JSON": ["TF_CONFIG=rubbish"],
+    "TF_CONFIG: ": ['TF_CONFIG={{"cluster": {{"worker": ["localhost:1"]}}, "task": {{"type": "worker", "index": 7}}}}'],
     "--steps": ["--steps=0"],
 }
 
