@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +26,16 @@ def photos(tmp_path_factory):
     for i in range(40):
         rough = Image.fromarray(rng.integers(0, 256, [5, 5, 3], np.uint8))
         rough.resize((48, 48), Image.Resampling.BICUBIC).save(folder / f"{i}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def labelled(photos, tmp_path_factory):
+    """The same images, in two classes."""
+    folder = tmp_path_factory.mktemp("labelled")
+    for i, photo in enumerate(sorted(photos.iterdir())):
+        (folder / f"class{i % 2}").mkdir(exist_ok=True)
+        shutil.copy(photo, folder / f"class{i % 2}")
     return folder
 
 
@@ -160,8 +171,9 @@ def test_two_workers_train_together_and_stay_equal(photos, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_workers_by_the_command_train_probe_and_go_on(photos, tmp_path):
-    run_dir, flags = tmp_path / "run", ["--steps=4", "--checkpoint_every=2", "--probe_dataset=synthetic"]
+def test_two_workers_by_the_command_train_probe_and_go_on(photos, labelled, tmp_path):
+    run_dir = tmp_path / "run"
+    flags = ["--steps=4", "--checkpoint_every=2", "--probe_dataset=folder", f"--probe_data_dir={labelled}"]
     for said in ("probe at step 4", "is finished: 4 steps"):
         workers = [train(photos, run_dir, *flags, TF_CONFIG=task) for task in two_tasks()]
         for code, _, errors in map(finished, workers):
@@ -171,11 +183,12 @@ def test_two_workers_by_the_command_train_probe_and_go_on(photos, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_authors_variant_with_a_probe_and_again_from_its_own_flagfile(photos, tmp_path):
+def test_the_authors_variant_with_a_probe_and_again_from_its_own_flagfile(photos, labelled, tmp_path):
     run_dir = tmp_path / "run"
     authors = ["--flagfile=flags/authors_code.flags", "--dataset=folder", f"--data_dir={photos}", *TINY]
-    watched = ["--probe_dataset=synthetic", "--probe_every=0.4", "--steps=4", f"--run_dir={run_dir}"]
-    code, output, errors = finished(start("-m", "lci_tf.train", *authors, *watched))
+    watched = ["--probe_dataset=folder", f"--probe_data_dir={labelled}", "--probe_every=0.4"]
+    command = ["-m", "lci_tf.train", *authors, *watched, "--steps=4", f"--run_dir={run_dir}"]
+    code, output, errors = finished(start(*command))
     assert code == 0, errors
     lines = [line.split() for line in output.splitlines()]
     for before, after in (("random", "learned"), ("conv1", "best")):
@@ -183,7 +196,7 @@ def test_the_authors_variant_with_a_probe_and_again_from_its_own_flagfile(photos
     records = [json.loads(line) for line in (run_dir / "metrics.jsonl").open()]
     probed = [record for record in records if "probe/conv5_ridge" in record]
     assert [record["step"] for record in probed] == [0, 2, 4]  # 40 images are 5 steps
-    assert all(0 < record[f"probe/conv{i}_{kind}"] < 1 for record in probed for i in range(1, 6) for kind in
+    assert all(0 <= record[f"probe/conv{i}_{kind}"] <= 1 for record in probed for i in range(1, 6) for kind in
                ("ridge", "knn"))  # fmt: skip
     best = json.loads((run_dir / "best" / "best.json").read_text())
     assert best["score"] == max(record[f"probe/conv{i}_ridge"] for record in probed[1:] for i in range(1, 6))
