@@ -116,7 +116,8 @@ def train(
 
     Args:
       probe: called with C's features and the step, every `probe_every` steps; gives accuracies per layer.
-      export: called by the chief with the run and the step, every `export_every` steps, if any, after a checkpoint.
+      export: called by the chief with the run and the step, every `export_every` steps, if any, after a checkpoint; and
+        again if the training is resumed there.
     """
     chief = is_chief(strategy)
     with strategy.scope():
@@ -125,6 +126,8 @@ def train(
     first_step = checkpoints.restore_latest() or 0
     if first_step == 0:
         load_given_weights(learner, plan)
+    if first_step and export_every and chief and (first_step % export_every == 0 or first_step == plan.steps):
+        export(run, first_step)  # it may have been killed between the checkpoint and the export
     if first_step >= plan.steps:
         log.info("%s is finished: %d steps", run.path, first_step)
         return learner

@@ -58,8 +58,12 @@ def test_exports_on_the_way_find_their_checkpoint(train, tiny_plan):
     def export(run, step):
         found.append((step, (run.path / "checkpoints" / f"step-{step}.index").exists()))
 
-    train(tiny_plan(steps=5, transforms=("rot",)), export=export, export_every=2)
+    plan = tiny_plan(steps=5, transforms=("rot",))
+    train(plan, export=export, export_every=2)
     assert found == [(2, True), (4, True), (5, True)]
+    found.clear()
+    train(plan, export=export, export_every=2)  # as if it had been killed after the last checkpoint
+    assert found == [(5, True)]
 
 
 def test_two_replicas_train_and_stay_equal(train, tiny_plan, two_replicas):
