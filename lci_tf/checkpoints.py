@@ -62,6 +62,9 @@ class Checkpoints:
             _log.warning("%s: is damaged (%s); taking the checkpoint before it", prefix, damage)
         if steps:
             raise InputError(f"{self._run.checkpoints}: every checkpoint is damaged; delete the folder to start anew")
+        self._best = None  # of a training that is gone
+        if self._is_chief:
+            (self._run.best / "best.json").unlink(missing_ok=True)
         return None
 
     def save(self, step: int) -> None:

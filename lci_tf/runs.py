@@ -176,7 +176,8 @@ class Run:
           step: where the run is resumed. A run resumed at 0 starts anew, and all is dropped.
         """
         if self._metrics_file.exists():
-            replace_file(self._metrics_file, "".join(line for line, r in self._records() if 0 < step >= r["step"]))
+            kept = [line for line, record in self._records() if step > 0 and record["step"] <= step]
+            replace_file(self._metrics_file, "".join(kept))
 
     def _records(self):
         """Pairs of a line and what it says."""

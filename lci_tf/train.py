@@ -65,57 +65,73 @@ def main():
                 raise InputError(f"--{name}: there are no features to {verb} with {why}, which trains no C")
     if flag.probe_data_dir and not flag.probe_dataset:
         raise InputError("--probe_data_dir: goes with --probe_dataset, such as --probe_dataset=folder")
+    if flag.run_dir == "":
+        raise InputError("--run_dir: is empty; expected a folder, such as runs/mine")
     if flag.deterministic:
         _make_deterministic(flag.seed)
     from lci_tf import data, runs
     from lci_tf.data import cache
     from lci_tf.data.input_report import InputReport
+    from lci_tf.data.source import IndexedSource
     from lci_tf.pretraining import dry_run, strategy, training
 
     devices = strategy.choose()
     settings.check(replicas=devices.num_replicas_in_sync)
+    if flag.jit_compile and strategy.is_several_cpus(devices):
+        raise InputError("--jit_compile: XLA does not compile for several CPUs; leave it out, or train on one")
     source = data.open_source(flag.dataset, flag.split, flag.data_dir)
+    given = {f"--{name}": flag[name].value for name in (*_DEFINING, *_OTHERS)}
+    of_settings = {f"--{name}": value for name, value in dataclasses.asdict(settings).items()}
+    strategy.check_agreement(devices, {**of_settings, **given, "the number of images": source.count})
+    is_stream = not isinstance(source, IndexedSource)
+    if flag.cache:
+        with InputReport(source).one_line_errors():
+            source = cache.in_memory(source, settings.resize)
     plan = training.Plan(
         settings=settings,
         steps=flag.steps or training.steps_of(settings, source),
         **{name: flag[name].value for name in ("seed", "init_from", "inpainter_only", "inpainter", "jit_compile",
            "steps_per_execution", "log_every", "checkpoint_every", "keep_checkpoints")},
     )  # fmt: skip
-    if flag.cache:
-        source = cache.in_memory(source, settings.resize)
     report = InputReport(source, flag.max_bad_images)
     tiles = "_tiles" * settings.trains_seams
     run_dir = flag.run_dir or f"runs/{flag.dataset.replace('/', '_').replace(':', '_')}{tiles}"
     run = runs.Run(run_dir)
     if flag.dry_run:
-        print(presets.describe(flag.dataset, settings))
-        return dry_run.look(run.path.with_name(f"{run.path.name}_dry_run"), source, plan, devices, report)
+        folder = run.path.with_name(f"{run.path.name}_dry_run")
+        heading = presets.describe(flag.dataset, settings)
+        return dry_run.look(folder, source, plan, devices, report, heading)
+    # Kept in memory, a stream is shuffled as a whole: then that decides the result too.
+    defining = (*_DEFINING, "cache") if is_stream else _DEFINING
     run.begin(
-        {**dataclasses.asdict(settings), **{name: flag[name].value for name in _DEFINING}},
-        {name: flag[name].value for name in _OTHERS},
+        {**dataclasses.asdict(settings), **{name: flag[name].value for name in defining}},
+        {name: flag[name].value for name in _OTHERS if name not in defining},
         is_chief=strategy.is_chief(devices),
     )
-    probe = _probe(flag, settings) if flag.probe_dataset else None
+    probe = _quick_probe(flag, settings) if flag.probe_dataset else None
     # Of a stream nobody knows how long an epoch is: then only at the start and at the end.
     every = max(1, round(flag.probe_every * source.count / settings.batch_size)) if source.count else plan.steps
-    beside = {"probe": probe, "probe_every": every, "export": _export, "export_every": flag.export_every}
+    beside = {"probe": probe and _told(probe), "probe_every": every}
+    beside |= {"export": _export, "export_every": flag.export_every}
     training.train(run, source, plan, devices, report, **beside)
-    _print_probes(run)
+    if probe:
+        _print_probes(run, probe.measure, is_random=not flag.init_from)
     print(f"Curves     tensorboard --logdir={run.path}")
     print(f"Pictures   {run.montages}")
 
 
-def _print_probes(run):
-    """The features as they were at random, and as they are now."""
+def _print_probes(run, measure, is_random):
+    """The features as they were when first looked at, at random if `is_random`, and as they are now."""
     probes = [record for record in run.metrics() if "probe/conv1_ridge" in record]
     if len(probes) < 2:
         return
     for kind, what in (("ridge", "A linear classifier on the features"), ("knn", "Their 10 nearest neighbours")):
         layers = [name for name in probes[0] if name.startswith("probe/") and name.endswith(kind)]
         before, after = ([100 * record[name] for name in layers] for record in (probes[0], probes[-1]))
-        print(f"{what} (right, in percent)")
+        print(f"{what} ({measure}, in percent)")
         print(" " * 10 + "".join(f"{name[6 : -len(kind) - 1]:>8s}" for name in layers) + "    best layer")
-        for name, values in (("random", before), ("learned", after)):
+        first = "random" if is_random and probes[0]["step"] == 0 else f"step {probes[0]['step']}"
+        for name, values in ((first, before), ("learned", after)):
             print(f"  {name:8s}" + "".join(f"{value:8.1f}" for value in values) + f"{max(values):14.1f}")
         print(f"  {max(after) - max(before):+.1f} points in the best layer")
 
@@ -127,19 +143,26 @@ def _make_deterministic(seed):
     tf.config.experimental.enable_op_determinism()
 
 
-def _probe(flag, settings):
+def _quick_probe(flag, settings):
     """What looks at the features every so often."""
-    import logging
-
     from lci_tf.data.pipeline import Crops
     from lci_tf.transfer import labelled, quick_probe
 
-    sources = labelled.open_labelled(flag.probe_dataset, flag.probe_data_dir, flag="--probe_dataset")
+    kinds = ("class", "multi-label")
+    sources = labelled.open_labelled(flag.probe_dataset, flag.probe_data_dir, flag="--probe_dataset", kinds=kinds)
     crops = Crops(settings.crop_size, settings.resize)
-    quick = quick_probe.QuickProbe(*sources, crops, grid=flag.probe_grid, seed=flag.seed)
+    options = {"grid": flag.probe_grid, "seed": flag.seed, "max_bad_images": flag.max_bad_images}
+    return quick_probe.QuickProbe(*sources, crops, **options)
+
+
+def _told(probe):
+    """`probe.probe`, which tells what it finds."""
+    import logging
+
+    from lci_tf.transfer import quick_probe
 
     def look(features, step):
-        found = quick.probe(features)
+        found = probe.probe(features)
         logging.getLogger("lci_tf").info("probe at step %d, in percent\n%s", step, quick_probe.table(found))
         return found
 
@@ -147,14 +170,14 @@ def _probe(flag, settings):
 
 
 def _export(run, step):
-    """Exports the run's last checkpoint as a version of its step's number, unless it is there from before a resume."""
+    """Exports the checkpoint of this step as a version of its number, unless it is there from before a resume."""
     import concurrent.futures
 
     from lci_tf import trained
     from lci_tf.serving import exporting
 
     def export():
-        exporting.export(trained.from_run(run.path), run.path / "export", version=step)
+        exporting.export(trained.from_run(run.checkpoints / f"step-{step}"), run.path / "export", version=step)
 
     if not (run.path / "export" / str(step)).exists():
         # In a thread of its own, which is not within the training's strategy: its variables would be exported.

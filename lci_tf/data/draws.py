@@ -14,14 +14,19 @@ def uniform(seed: int, purpose: int, step: tf.Tensor, batch_size: int, shape: tu
     return tf.random.stateless_uniform([batch_size, *shape], key(seed, purpose, step))
 
 
-def seeds(seed: int, purpose: int, step: tf.Tensor, batch_size: int) -> tf.Tensor:
-    """int64 [batch_size, 2]: for every place in the batch a seed of its own, for what is drawn elsewhere."""
-    return tf.random.stateless_uniform([batch_size, 2], key(seed, purpose, step), None, None, tf.int64)
+def places(seed: int, purpose: int, step: tf.Tensor, batch_size: int) -> tf.Tensor:
+    """int64 [batch_size, 3]: for every place in the batch the step's key and its number, for `normal`."""
+    keys = tf.repeat(key(seed, purpose, step)[tf.newaxis], batch_size, axis=0)
+    return tf.concat([keys, tf.range(batch_size, dtype=tf.int64)[:, tf.newaxis]], axis=1)
 
 
-def normal(seeds: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
-    """N(0, 1), float32 [n, *shape], of `seeds` [n, 2]: drawn where it is needed, the same however rows are shared."""
-    return tf.map_fn(lambda seed: tf.random.stateless_normal(shape, seed), seeds, fn_output_signature=tf.float32)
+def normal(places: tf.Tensor, batch_size: int, shape: tuple[int, ...]) -> tf.Tensor:
+    """N(0, 1), float32 [n, *shape], for some `places` [n, 3] of a batch: drawn where it is needed, not sent there.
+
+    All of the global batch is drawn, and these rows of it are kept: that is one operation, where a key for each row
+    would be one for each, and on a GPU each would wait for the host.
+    """
+    return tf.gather(tf.random.stateless_normal([batch_size, *shape], places[0, :2]), places[:, 2])
 
 
 def key(seed: int, purpose: int, step: tf.Tensor) -> tf.Tensor:

@@ -14,15 +14,15 @@ def draw(seed: int, step: tf.Tensor, batch_size: int, transforms) -> dict[str, t
 
     Returns:
       `"cut"`: [batch, classes, 4], see `transforms.cut`; `"transform_i"`: [batch, …], what the i-th transformation asks
-      for; `"noise"`: int64 [batch, 2], seeds of the noise that F fills in; and for LCI `"patch"`: [batch, 2], where the
-      patch is.
+      for; `"noise"`: int64 [batch, 3], the places of the noise that F fills in; and for LCI `"patch"`: [batch, 2],
+      where the patch is.
     """
     drawn = {"cut": draws.uniform(seed, draws.CUT, step, batch_size, (len(labels_of(transforms)), 4))}
     for i, transform in enumerate(transforms):
         if isinstance(transform, (LimitedContextInpainting, Tiles)):
-            drawn["noise"] = draws.seeds(seed, draws.NOISE, step, batch_size)
+            drawn["noise"] = draws.places(seed, draws.NOISE, step, batch_size)
         if isinstance(transform, LimitedContextInpainting):
-            drawn["patch"] = draws.uniform(seed, draws.PATCH, step, batch_size, (2,))
+            drawn["patch"] = draws.uniform(seed, draws.PATCH, step, batch_size, transform.draws)
         else:
             purpose = draws.TRANSFORMATION + i
             drawn[f"transform_{i}"] = draws.uniform(seed, purpose, step, batch_size, transform.draws)

@@ -71,6 +71,7 @@ class ProgressBar(tf.keras.callbacks.Callback):
         super().__init__()
         self._options = {"initial": first_step, "total": last_step, "unit": " images", "unit_scale": batch_size}
         self._done = first_step
+        self._bar = None
 
     def on_train_begin(self, logs=None):
         self._bar = tqdm(desc="pre-training", smoothing=0.05, dynamic_ncols=True, **self._options)
@@ -82,8 +83,10 @@ class ProgressBar(tf.keras.callbacks.Callback):
         self._bar.update(step - self._done)
         self._done = step
 
-    def on_train_end(self, logs=None):
-        self._bar.close()
+    def close(self):
+        """To be called however the training ends: what is printed then begins a line of its own."""
+        if self._bar:
+            self._bar.close()
 
 
 class StopIfNotFinite(tf.keras.callbacks.Callback):
@@ -113,12 +116,11 @@ class LogNumbers(_OnSchedule):
 
     def act(self, step):
         learner: Players = self.model
-        values = {name: float(mean.result()) for name, mean in learner.means.items()}
+        values = {name: float(mean) for name, mean in learner.means().items()}
         for player in learner.players:
             values[f"learning_rate/{player}"] = optimizers.learning_rate(learner.optimizer_of(player), step - 1)
         self._recorder.numbers(step, values)
-        for mean in learner.means.values():
-            mean.reset_state()
+        learner.forget()
 
 
 class Montages(_OnSchedule):

@@ -23,7 +23,7 @@ class Patches(NamedTuple):
       made: what F made, as one tensor: F(e), if patches are autoencoded at all, and then r.
       autoencoded: F(e), or None.
       inpainted: r = F(erased).
-      places: int32 [n, 2].
+      places: int64 [n, 2].
     """
 
     original: tf.Tensor
@@ -73,7 +73,7 @@ class Pretraining(Players):
 
     def gradients(self, x: tf.Tensor, draws: Draws) -> tuple[Gradients, Results]:
         """The gradients of each player's loss over the global batch, by player, and what to report of this replica."""
-        weight, results = self._settings, {}
+        settings, results = self._settings, {}
         with tf.GradientTape(persistent=True) as tape:
             patches = self.inpaint(x, draws)  # eqs. 2 and 3
             if self.classifier:
@@ -87,17 +87,17 @@ class Pretraining(Players):
                 loss_d = losses.discriminator_hinge(real, fake)
                 gan = losses.inpainter_hinge(fake)
                 border = losses.border(patches.inpainted, patches.original, self.lci.mask)
-                loss_f = gan + weight.border_weight * border  # eq. 5, but for -L_SSL, which comes below
+                loss_f = gan + settings.border_weight * border  # eq. 5, but for -L_SSL, which comes below
                 results |= {"loss/discriminator": loss_d, "loss/inpainter_gan": gan, "loss/border": border}
                 if patches.autoencoded is not None:
                     autoencoding = losses.autoencoding(patches.autoencoded, patches.original)
-                    loss_f += weight.autoencoding_weight * autoencoding  # L_inp,AE
+                    loss_f += settings.autoencoding_weight * autoencoding  # L_inp,AE
                     results["loss/autoencoding"] = autoencoding
 
         share, gradients, at_patches = self._share(), {}, 0.0
         if self.classifier:
             at = {"classifier": self.classifier.trainable_variables}
-            if self.discriminator and weight.adversarial_classifier:
+            if self.discriminator and settings.adversarial_classifier:
                 at["patches"] = patches.made
             # One backward pass through C serves both: its gradient at F's patches, negated, is what C is to F.
             found = tape.gradient(loss_ssl, at, output_gradients=share)
@@ -120,7 +120,7 @@ class Pretraining(Players):
             return None
         places = self.lci.place(draws["patch"], x.shape[1])
         e = self.lci.crop(x, places)
-        erased = self.lci.erase_centre(e, normal(draws["noise"], e.shape[1:]))
+        erased = self.lci.erase_centre(e, normal(draws["noise"], self._settings.batch_size, e.shape[1:]))
         given = [e, erased] if self._settings.patch_autoencoding else [erased]
         made = self.inpainter(tf.concat(given, axis=0), training=training and self.discriminator is not None)
         *autoencoded, inpainted = tf.split(made, len(given))
@@ -159,9 +159,7 @@ class Pretraining(Players):
         identity, *others = tf.split(right, len(self.labels))
         of = dict(zip(self.labels[1:], others, strict=True))
         if self._autoencodes():
-            carries = carries_autoencoded_patch(identity)
-            of["identity_untouched"] = tf.boolean_mask(identity, ~carries)
-            of["identity_autoencoded"] = tf.boolean_mask(identity, carries)
+            of["identity_autoencoded"], of["identity_untouched"] = identity[0::2], identity[1::2]
         else:
             of["identity"] = identity
         return {f"accuracy/{name}": tf.reduce_mean(values) for name, values in of.items()}
@@ -176,7 +174,8 @@ class Pretraining(Players):
             names += ["loss/classifier", *(f"accuracy/{name}" for name in [*identity, *self.labels[1:]])]
         if self.discriminator:
             names += ["loss/discriminator", "loss/inpainter_gan", "loss/border"]
-            names += ["loss/autoencoding"] * self._autoencodes()
+            if self._autoencodes():
+                names.append("loss/autoencoding")
         return names
 
     def examples(self, x: tf.Tensor, draws: Draws) -> Examples:

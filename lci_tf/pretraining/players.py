@@ -34,9 +34,6 @@ class Players(tf.keras.Model):
         self.classifier, self.inpainter, self.discriminator = classifier, inpainter, discriminator
         self.transforms = transforms
         self._settings = settings
-        self.steps_done = tf.Variable(
-            0, trainable=False, dtype=tf.int64, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
-        )
 
     def compile(self, classifier_optimizer=None, inpainter_optimizer=None, discriminator_optimizer=None, **kwargs):
         super().compile(**kwargs)
@@ -44,8 +41,17 @@ class Players(tf.keras.Model):
         self.classifier_optimizer = classifier_optimizer
         self.inpainter_optimizer = inpainter_optimizer
         self.discriminator_optimizer = discriminator_optimizer
-        norms = [f"gradient_norm/{player}" for player in self.players]
-        self.means = {name: tf.keras.metrics.Mean(name) for name in [*self.reported(), *norms]}
+        self._names = [*self.reported(), *(f"gradient_norm/{player}" for player in self.players)]
+        if self._scales_losses:
+            self._names.append("loss_scale")
+        # One variable, not a metric for each: reading that would be a reduction over all workers, every step.
+        self.sums = tf.Variable(
+            tf.zeros([1 + len(self._names)]),
+            trainable=False,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            name="sums",
+        )
+        """How many steps since the last `forget`, and sums over these of what is reported; equal on all replicas."""
 
     def gradients(self, x: tf.Tensor, draws: Draws) -> tuple[Gradients, Results]:
         """The gradients of each player's loss over the global batch, by player, and what to report of this replica."""
@@ -66,19 +72,29 @@ class Players(tf.keras.Model):
           batch: `"image"`: [n, s, s, 3] in [-1, 1], s = crop + margin; `"draws"`: see `batches.draw`.
         """
         gradients, results = self.gradients(batch["image"], batch["draws"])
+        results = self._over_replicas(results)
+        if self._scales_losses:
+            results["loss_scale"] = self.optimizer_of(self.players[0]).loss_scale
         for player, values in gradients.items():
             norm = tf.linalg.global_norm(values)
-            if tf.is_tensor(self._loss_scale()):  # then an overflow is no divergence, but a step left out
+            if self._scales_losses:  # then an overflow is no divergence, but a step left out
                 norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
             results[f"gradient_norm/{player}"] = norm
             variables = getattr(self, player).trainable_variables
             self.optimizer_of(player).apply_gradients(
                 zip(values, variables, strict=True), experimental_aggregate_gradients=False
             )
-        self.steps_done.assign_add(1)
-        for name, value in results.items():
-            self.means[name].update_state(value)
-        return {name: mean.result() for name, mean in self.means.items()}
+        self.sums.assign_add(tf.stack([1.0, *(results[name] for name in self._names)]))
+        return self.means()
+
+    def means(self) -> Results:
+        """What is reported, over the steps since the last `forget`."""
+        steps, *sums = tf.unstack(self.sums)
+        return {name: total / steps for name, total in zip(self._names, sums, strict=True)}
+
+    def forget(self) -> None:
+        """Begins new means."""
+        self.sums.assign(tf.zeros_like(self.sums))
 
     @property
     def players(self) -> list[str]:
@@ -90,30 +106,41 @@ class Players(tf.keras.Model):
 
     @property
     def metrics(self):
-        return []  # `means` are reset by whoever logs them, not by Keras when `fit` begins: a resumed run goes on
+        return []  # means begin anew when they were logged, not when `fit` begins: a resumed run goes on
+
+    @property
+    def _scales_losses(self):
+        return self._settings.mixed_precision == "float16"
 
     def _share(self):
         """To multiply this replica's losses by, means over its part of the batch: their share in those over all of it.
 
-        Comes with the loss scale.
+        In float16 it comes with the loss scale, which is one for all players, since C's backward pass serves two.
         """
-        return self._loss_scale() / tf.cast(self.distribute_strategy.num_replicas_in_sync, tf.float32)
-
-    def _loss_scale(self):
-        """One for all players, since C's backward pass serves two. 1 unless it is float16 that computes."""
-        optimizer = self.optimizer_of(self.players[0])
-        return getattr(optimizer, "loss_scale", 1.0)
+        share = 1.0 / tf.cast(self.distribute_strategy.num_replicas_in_sync, tf.float32)
+        if not self._scales_losses:
+            return share
+        scaled = [self.optimizer_of(player).get_scaled_loss(share) for player in self.players]
+        return scaled[0]
 
     def _summed(self, gradients):
         """Over the replicas, and without the loss scale."""
         gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, gradients)
-        scale = self._loss_scale()
-        if not tf.is_tensor(scale):
+        if not self._scales_losses:
             return gradients
         # If one player's overflow, all are made to: so all optimisers leave out the same steps, and keep one scale.
         finite = tf.math.is_finite(sum(tf.reduce_sum(g) for values in gradients.values() for g in values))
-        factor = tf.where(finite, 1.0 / scale, float("nan"))
-        return {player: [g * factor for g in values] for player, values in gradients.items()}
+        factor = tf.where(finite, 1.0, float("nan"))
+        return {
+            player: [g * factor for g in self.optimizer_of(player).get_unscaled_gradients(values)]
+            for player, values in gradients.items()
+        }
+
+    def _over_replicas(self, results):
+        """The means over all replicas of what each has to report: of all of it at once, because it is small."""
+        values = tf.stack(list(results.values()))
+        values = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, values)
+        return dict(zip(results, tf.unstack(values), strict=True))
 
 
 def pairs(images: tf.Tensor) -> tf.Tensor:

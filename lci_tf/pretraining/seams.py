@@ -62,7 +62,7 @@ class SeamInpainting(Players):
         """Erases the bands of the images as they are and with their tiles permuted; F fills in both in one batch."""
         (tiles,) = self.transforms
         both = tf.concat([x, tiles.permute(x, tiles.permutation(draws["transform_0"]))], axis=0)
-        noise = normal(draws["noise"], x.shape[1:])
+        noise = normal(draws["noise"], self._settings.batch_size, x.shape[1:])
         erased = tiles.erase_seams(both, tf.concat([noise, noise], axis=0))
         made = self.inpainter(erased, training=training)
         halves = (tf.split(images, 2) for images in (both, erased, made, tiles.fill_seams(both, made)))

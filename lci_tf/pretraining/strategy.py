@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import zlib
 
 import tensorflow as tf
 
@@ -28,6 +29,25 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     return resolver is None or resolver.task_type is None or resolver.task_type == "chief" or (
         resolver.task_type == "worker" and resolver.task_id == 0 and "chief" not in resolver.cluster_spec().jobs
     )  # fmt: skip
+
+
+def is_several_cpus(strategy: tf.distribute.Strategy) -> bool:
+    return strategy.num_replicas_in_sync > 1 and not tf.config.list_logical_devices("GPU")
+
+
+def check_agreement(strategy: tf.distribute.Strategy, values: dict[str, object]) -> None:
+    """Raises `InputError`, on all workers, if they do not have the same values; the names are those in its message.
+
+    Workers that differ would train networks that drift apart, or would wait for each other forever.
+    """
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return
+    mine = tf.constant([[zlib.crc32(str(value).encode()) for value in values.values()]], tf.int64)
+    gather = tf.function(lambda: strategy.run(lambda: tf.distribute.get_replica_context().all_gather(mine, axis=0)))
+    of_all = strategy.experimental_local_results(gather())[0].numpy()
+    differing = [name for name, column in zip(values, of_all.T, strict=True) if len(set(column)) > 1]
+    if differing:
+        raise InputError(f"TF_CONFIG: the workers do not agree on {', '.join(differing)}; all must have the same")
 
 
 def _check_config(text):

@@ -1,5 +1,6 @@
 """A pre-training from beginning to end, or from where it was left."""
 
+import contextlib
 import dataclasses
 import itertools
 import logging
@@ -19,7 +20,7 @@ from lci_tf.pretraining import batches, callbacks, optimizers
 from lci_tf.pretraining.learner import Pretraining
 from lci_tf.pretraining.players import Players
 from lci_tf.pretraining.seams import SeamInpainting
-from lci_tf.pretraining.strategy import is_chief
+from lci_tf.pretraining.strategy import check_agreement, is_chief
 from lci_tf.runs import Run
 from lci_tf.trained import BATCHES_SEEN, run_of
 
@@ -124,15 +125,17 @@ def train(
         learner = build(plan)
     checkpoints = Checkpoints(run, checkpointed(learner), keep=plan.keep_checkpoints, is_chief=chief)
     first_step = checkpoints.restore_latest() or 0
+    check_agreement(strategy, {f"--run_dir (here it is to go on from step {first_step})": first_step})
     if first_step == 0:
         load_given_weights(learner, plan)
     if first_step and export_every and chief and (first_step % export_every == 0 or first_step == plan.steps):
         export(run, first_step)  # it may have been killed between the checkpoint and the export
+    if first_step:
+        _check_images(run, source)
     if first_step >= plan.steps:
         log.info("%s is finished: %d steps", run.path, first_step)
         return learner
     if first_step:
-        _check_images(run, source)
         log.info("going on from step %d of %d", first_step, plan.steps)
     if chief:
         run.forget_after(first_step)
@@ -161,9 +164,10 @@ def train(
         beside.insert(2, callbacks.Probe(probe_every, *span, probe, see_images, recorder, checkpoints))
     if export_every:
         beside.append(callbacks.Export(export_every, *span, checkpoints, export if chief else None, run))
+    bar = callbacks.ProgressBar(*span, plan.settings.batch_size)
     if chief:
-        beside.append(callbacks.ProgressBar(*span, plan.settings.batch_size))
-    with report.one_line_errors():
+        beside.append(bar)
+    with report.one_line_errors(), _enough_memory(), contextlib.closing(bar):
         learner.fit(
             batches.distributed(strategy, make),
             steps_per_epoch=plan.steps - first_step,
@@ -171,6 +175,18 @@ def train(
             verbose=0,
         )
     return learner
+
+
+@contextlib.contextmanager
+def _enough_memory():
+    """Tells in one line that there is not enough."""
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise InputError(
+            f"out of memory ({error.message.splitlines()[0]}); try a smaller --batch_size or --width, or "
+            "--mixed_precision=bfloat16"
+        ) from error
 
 
 def _check_images(run, source):
@@ -198,7 +214,7 @@ def _facts(learner, source, plan, strategy):
 
 def checkpointed(learner: Players) -> dict[str, tf.Module]:
     """What a checkpoint holds, by name."""
-    held = {"steps_done": learner.steps_done, "means": learner.means}
+    held = {"sums": learner.sums}
     for player in ("classifier", "inpainter", "discriminator"):
         if getattr(learner, player) is not None:
             held[player] = getattr(learner, player)
@@ -212,7 +228,20 @@ def load_given_weights(learner: Players, plan: Plan) -> None:
         players = {name: getattr(learner, name) for name in learner.players}
         load_weights(plan.init_from, "--init_from", **players)
     if plan.inpainter:
-        load_weights(plan.inpainter, "--inpainter", inpainter=learner.inpainter)
+        prefix = load_weights(plan.inpainter, "--inpainter", inpainter=learner.inpainter)
+        _check_inpainter(run_of(prefix, "--inpainter"), plan)
+
+
+def _check_inpainter(run, plan):
+    """Of an F that is taken as it is: it fills in what it was trained to, and would fill in anything else badly."""
+    of_run, wanted = run.settings(), plan.settings
+    for name in ("patch_size", "border", "noise_scale"):
+        theirs, ours = getattr(of_run, name), getattr(wanted, name)
+        if theirs != ours:
+            raise InputError(
+                f"--inpainter={plan.inpainter}: was trained with --{name}={theirs:g}, not {ours:g}; give --{name} as "
+                "it was there, or train another with --inpainter_only"
+            )
 
 
 def restored(prefix: str, flag: str = "--run_dir") -> Pretraining:

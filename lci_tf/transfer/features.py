@@ -10,6 +10,7 @@ from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
 from lci_tf.models.pooling import pool
+from lci_tf.transfer.evaluation import counted
 
 Maps = dict[str, tf.Tensor]
 
@@ -28,16 +29,17 @@ def pooled_features(
       features_model: from images, float32 [n, crop, crop, 3] in [-1, 1], to maps [n, height, width, channels] by layer;
         called with `training=False`.
       grid: bins along each side to which a map is pooled; see `pool`.
-      report: told of unreadable images. These are left out, as are images without a label (-1).
+      report: told of unreadable images. These are left out, as are images without a class (-1).
 
     Returns:
-      Layer -> float32 [n, bins · bins · channels], and labels: int64 [n].
+      Layer -> float32 [n, bins · bins, channels], and labels: int64 [n], or int8 [n, c] where an image may have
+      several.
     """
 
     @tf.function(input_signature=[tf.TensorSpec([None, crops.crop_size, crops.crop_size, 3], tf.float32)])
     def pooled(images):
         maps = features_model(images, training=False)
-        return {layer: _flat(pool(feature_map, grid)) for layer, feature_map in maps.items()}
+        return {layer: _by_place(pool(feature_map, grid)) for layer, feature_map in maps.items()}
 
     features: dict[str, list[np.ndarray]] = {}
     labels = []
@@ -45,7 +47,7 @@ def pooled_features(
     bar = tqdm(total=source.count, desc=f"features of {source.split}", unit=" images", leave=False)
     with report.one_line_errors(), bar:
         for batch in batches:
-            counts = (batch["valid"] & (batch["label"] >= 0)).numpy()
+            counts = counted(batch)
             for layer, rows in pooled(batch["image"][:, 0]).items():
                 features.setdefault(layer, []).append(rows.numpy()[counts])
             labels.append(batch["label"].numpy()[counts])
@@ -53,5 +55,6 @@ def pooled_features(
     return {layer: np.concatenate(rows) for layer, rows in features.items()}, np.concatenate(labels)
 
 
-def _flat(rows):
-    return tf.reshape(rows, [-1, np.prod(rows.shape[1:])])
+def _by_place(pooled):
+    _, height, width, channels = pooled.shape
+    return tf.reshape(pooled, [-1, height * width, channels])

@@ -18,6 +18,7 @@ class FrozenFeatures:
     Attributes:
       layers: the names of the maps.
       units: how many there are of each layer.
+      channels: of each layer's map. Units are laid out place by place, each with all channels.
     """
 
     def __init__(self, model: FeatureModel, protocol: ProbeProtocol):
@@ -25,6 +26,7 @@ class FrozenFeatures:
         self._shapes = _map_shapes(model, protocol.crop_size)
         self.layers = model.layers
         one = {layer: tf.zeros([1, *shape]) for layer, shape in self._shapes.items()}
+        self.channels = {layer: shape[-1] for layer, shape in self._shapes.items()}
         self.units = {layer: math.prod(self._pool(layer, one[layer]).shape[1:]) for layer in self.layers}
 
     def __call__(self, images: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from lci_tf.errors import InputError
+from lci_tf.transfer import metrics
 from lci_tf.transfer.feature_file import FeatureFile, read_ahead, row_blocks
 from lci_tf.transfer.standardisation import BLOCK_BYTES, Standardisation
 
@@ -41,12 +42,16 @@ def knn_accuracy(
 ) -> float:
     """The share of test images [m, d] whose class most of their `k` nearest train images [n, d] have.
 
-    If there are fewer than `k` train images, all are neighbours.
+    If there are fewer than `k` train images, all are neighbours. Where an image may have several labels, [n, c] of 0
+    and 1, it is the mean of average precisions of the shares of neighbours that have them.
     """
     train_x, test_x = train_x.copy(), test_x.copy()
     normalise(test_x, normalise(train_x))
     found = nearest(train_x, test_x, min(k, len(train_x)))
-    return float(np.mean(vote(train_y[found.numbers]) == test_y))
+    labels = train_y[found.numbers]
+    if labels.ndim == 3:
+        return metrics.evaluate((labels == 1).mean(axis=1), test_y).value
+    return float(np.mean(vote(labels) == test_y))
 
 
 def accuracies(found: Neighbours, train_y: np.ndarray, test_y: np.ndarray, ks: Sequence[int]) -> dict[int, float]:

@@ -38,7 +38,7 @@ class QuickProbe:
         limit: int = 5000,
         max_bad_images: float = 0.01,
     ):
-        """Takes sources whose labels are classes, the same in both.
+        """Takes sources with labels, the same in both.
 
         Args:
           grid: maps are average-pooled to grid × grid bins.
@@ -50,9 +50,14 @@ class QuickProbe:
         self._sources = [(source, InputReport(source, max_bad_images)) for source in sources]
         self._crops, self._grid, self._batch_size = crops, grid, batch_size
         self._seed = seed
+        self.measure = "average precision" if train.label_kind == "multi-label" else "right"
+        """What is told, in percent."""
 
     def probe(self, features_model: Callable[..., Maps]) -> Results:
         """Layer -> `"ridge"` and `"knn"`: the share of test images that each gets right.
+
+        Where images may have several labels, it is the mean of average precisions; a label that is not to be counted
+        (-1) counts as missing in training, and not at all in testing.
 
         Args:
           features_model: see `pooled_features`.
@@ -71,8 +76,10 @@ class QuickProbe:
             # A training that has gone wrong is told here, and ended or not by those who run it.
             log.warning("%s: features are not finite, so their accuracy is not measured", layer)
             return {"ridge": float("nan"), "knn": float("nan")}
+        channels = train_x.shape[-1]
+        train_x, test_x = (x.reshape([len(x), -1]) for x in (train_x, test_x))
         return {
-            "ridge": ridge_accuracy(train_x, train_y, test_x, test_y, self._seed),
+            "ridge": ridge_accuracy(train_x, train_y, test_x, test_y, self._seed, channels),
             "knn": knn_accuracy(train_x, train_y, test_x, test_y),
         }
 

@@ -13,7 +13,7 @@ from lci_tf.transfer import metrics
 from lci_tf.transfer.standardisation import Standardisation
 
 # Regularisers to choose from, per feature of the standardised images and largest first: of equals, that is the choice.
-PER_FEATURE = (10.0, 3.0, 1.0, 0.3)
+PER_FEATURE = (10.0, 3.0, 1.0, 0.3, 0.1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,17 +40,21 @@ class RidgeClassifier:
         return self.classes[self.scores(x).argmax(axis=1)]
 
     def accuracy(self, x: np.ndarray, y: np.ndarray) -> float:
+        """The share of images that it gets right; with several labels per image, the mean of average precisions."""
+        if y.ndim == 2:
+            return metrics.evaluate(self.scores(x), y).value
         return float(np.mean(self.predict(x) == y))
 
 
-def fit(x: np.ndarray, y: np.ndarray, regulariser: float) -> RidgeClassifier:
+def fit(x: np.ndarray, y: np.ndarray, regulariser: float, channels: int | None = None) -> RidgeClassifier:
     """Minimises |scores - targets|² + regulariser · |weights|², summed over images, on standardised features.
 
     Args:
       x: float32 [n, d].
       y: integers [n] or [n, c].
+      channels: of the maps that the features are, if they are maps; see `Standardisation.of`.
     """
-    return _fit_each(x, y, (regulariser,))[0]
+    return _fit_each(x, y, (regulariser,), channels)[0]
 
 
 def fit_best(
@@ -59,38 +63,40 @@ def fit_best(
     seed: int = 0,
     per_feature: Sequence[float] = PER_FEATURE,
     images: np.ndarray | None = None,
+    channels: int | None = None,
 ) -> tuple[RidgeClassifier, float]:
     """The classifier with the regulariser that does best on a held-out fifth, fitted to all; and that regulariser.
 
     Args:
       per_feature: the regularisers to choose from, as multiples of d.
       images: which image each row is of, [n], if there are several of one: these are held out together.
+      channels: see `fit`.
 
-    Best is by accuracy; by the mean of average precisions where an image may have several labels.
+    Best is by `RidgeClassifier.accuracy`.
     """
-    several = y.ndim == 2
-    strata = np.zeros(len(y)) if several else y
+    strata = np.zeros(len(y)) if y.ndim == 2 else y
     if images is None:
         held_out = _stratified_fifth(strata, seed)
     else:
         _, first, of_row = np.unique(images, return_index=True, return_inverse=True)
         held_out = _stratified_fifth(strata[first], seed)[of_row]
     candidates = [x.shape[1] * each for each in per_feature]
-    fitted = _fit_each(x[~held_out], y[~held_out], candidates)
+    fitted = _fit_each(x[~held_out], y[~held_out], candidates, channels)
     x_held_out, y_held_out = x[held_out], y[held_out]
-    if several:
-        success = [metrics.evaluate(classifier.scores(x_held_out), y_held_out).value for classifier in fitted]
-    else:
-        success = [classifier.accuracy(x_held_out, y_held_out) for classifier in fitted]
-    best = candidates[int(np.argmax(success))]
-    return fit(x, y, best), best
+    best = candidates[int(np.argmax([classifier.accuracy(x_held_out, y_held_out) for classifier in fitted]))]
+    return fit(x, y, best, channels), best
 
 
 def ridge_accuracy(
-    train_x: np.ndarray, train_y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray, seed: int = 0
+    train_x: np.ndarray,
+    train_y: np.ndarray,
+    test_x: np.ndarray,
+    test_y: np.ndarray,
+    seed: int = 0,
+    channels: int | None = None,
 ) -> float:
-    """The share of test images [m, d] that a classifier fitted to train images [n, d] gets right."""
-    classifier, _ = fit_best(train_x, train_y, seed)
+    """`RidgeClassifier.accuracy` on test images [m, d] of the best classifier fitted to train images [n, d]."""
+    classifier, _ = fit_best(train_x, train_y, seed, channels=channels)
     return classifier.accuracy(test_x, test_y)
 
 
@@ -103,9 +109,9 @@ def _stratified_fifth(y, seed) -> np.ndarray:
     return held_out
 
 
-def _fit_each(x, y, regularisers) -> list[RidgeClassifier]:
+def _fit_each(x, y, regularisers, channels) -> list[RidgeClassifier]:
     """A classifier per regulariser, from the smaller of the two systems of equations, [n, n] or [d, d]."""
-    standardisation = Standardisation.of(x)
+    standardisation = Standardisation.of(x, channels)
     x = standardisation(x)  # which is centred, so that the bias is the targets' mean
     classes = np.arange(y.shape[1]) if y.ndim == 2 else np.unique(y)
     present = y == 1 if y.ndim == 2 else classes == y[:, None]

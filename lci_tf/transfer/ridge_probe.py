@@ -14,7 +14,7 @@ from lci_tf.transfer.tasks import Task
 
 LIMIT = 8 * 2**30  # bytes of features kept in memory
 # More to choose from than while a network is watched: maps may be whole, and images few.
-PER_FEATURE = (30.0, *ridge.PER_FEATURE, 0.1, 0.03)
+PER_FEATURE = (30.0, *ridge.PER_FEATURE, 0.03)
 
 
 class RidgeHeads:
@@ -79,7 +79,9 @@ def fit_heads(
         if not np.isfinite(x).all():
             raise InputError(f"{layer}: its features are not finite; leave it out with --layers")
         for fitted, of_part in zip(found, rows, strict=True):
-            fitted[layer] = ridge.fit_best(x[of_part], labels[of_part], seed, PER_FEATURE, numbers[of_part])
+            fitted[layer] = ridge.fit_best(
+                x[of_part], labels[of_part], seed, PER_FEATURE, numbers[of_part], features.channels[layer]
+            )
     return [RidgeHeads(fitted, len(task.label_names)) for fitted in found]
 
 

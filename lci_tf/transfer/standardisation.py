@@ -16,8 +16,14 @@ class Standardisation(NamedTuple):
     std: np.ndarray
 
     @classmethod
-    def of(cls, features: np.ndarray | FeatureFile) -> "Standardisation":
-        """Statistics of float32 [n, d]. Features that are constant (dead channels) get a `std` of 1."""
+    def of(cls, features: np.ndarray | FeatureFile, channels: int | None = None) -> "Standardisation":
+        """Statistics of float32 [n, d]. Features that are constant (dead channels) get a `std` of 1.
+
+        Args:
+          channels: of the maps that the features are, laid out flat with the channels last. Then there is one `std`
+            for a whole channel, as in batch normalisation: what a channel seldom shows in some corner of the image is
+            not blown up to what it often shows in the middle.
+        """
         mean = squares = np.zeros(features.shape[1])
         for rows in row_blocks(features, BLOCK_BYTES):
             block = features[rows]
@@ -27,7 +33,10 @@ class Standardisation(NamedTuple):
             moved, share = block_mean - mean, len(block) / rows.stop
             squares = squares + within + np.square(moved) * rows.start * share
             mean = mean + moved * share
-        std = np.sqrt(squares / len(features))
+        variance = squares / len(features)
+        if channels:
+            variance = np.tile(variance.reshape([-1, channels]).mean(axis=0), len(variance) // channels)
+        std = np.sqrt(variance)
         # Below this it is the rounding of float32, which must not be blown up.
         std[std <= 1e-6 * np.abs(mean)] = 1.0
         return cls(mean.astype(np.float32), std.astype(np.float32))

@@ -68,6 +68,8 @@ def _check(found, name):
         raise InputError(f"{flag}: has no __call__")
     if not isinstance(getattr(found, "labels", None), tuple):
         raise InputError(f"{flag}: has no labels, a tuple of the names of its classes")
+    if not isinstance(found.draws, (tuple, property)):
+        raise InputError(f"{flag}: its draws are {found.draws!r}; expected a tuple, such as (2,)")
     if found.from_settings.__func__ is Transformation.from_settings.__func__:
         try:
             inspect.signature(found).bind()

@@ -33,7 +33,7 @@ class LimitedContextInpainting:
         return cls(settings.patch_size, settings.border, settings.noise_scale)
 
     def place(self, draws: tf.Tensor, size: int) -> tf.Tensor:
-        """Uniform draws [n, 2] to Δ, int32 [n, 2], the patch's upper left corner; all places are equally likely."""
+        """Uniform draws [n, 2] to Δ, int64 [n, 2], the patch's upper left corner; all places are equally likely."""
         return patching.random_places(draws, size, self.patch_size)
 
     def crop(self, images: tf.Tensor, places: tf.Tensor) -> tf.Tensor:

@@ -20,7 +20,7 @@ def bilinear_lookup(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
 
 def lookup_at(images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
     """`bilinear_lookup` of points whose rows and columns, [n, h, w] each, come apart."""
-    count, (height, width, channels) = tf.shape(images)[0], images.shape[1:]
+    count, (height, width, channels) = tf.shape(images, tf.int64)[0], images.shape[1:]
     above, below, downwards = _neighbours(rows, height)
     left, right, rightwards = _neighbours(columns, width)
     # Places in all images laid out as one row of pixels.
@@ -54,11 +54,11 @@ def lookup_at(images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tens
 
 
 def _neighbours(coordinate, size):
-    """The pixels before and behind a coordinate, and the way to it from the first, in [0, 1)."""
+    """The pixels before and behind a coordinate, int64, and the way to it from the first, in [0, 1)."""
     # Row and column are never in one tensor here: its bounds would have to be broadcast, which takes longer than all
     # the rest.
     inside = tf.clip_by_value(tf.cast(coordinate, tf.float32), 0.0, size - 1.0)
-    before = tf.cast(inside, tf.int32)
+    before = tf.cast(inside, tf.int64)  # on GPUs TensorFlow computes with int32 on the host, and waits for it
     return before, tf.minimum(before + 1, size - 1), inside - tf.cast(before, tf.float32)
 
 

@@ -7,9 +7,9 @@ import tensorflow as tf
 
 
 def random_places(draws: tf.Tensor, size: int, patch_size: int) -> tf.Tensor:
-    """Uniform draws [n, 2] to upper left corners, int32 [n, 2]: all places within the image are equally likely."""
+    """Uniform draws [n, 2] to upper left corners, int64 [n, 2]: all places within the image are equally likely."""
     # No float32 below 1 times a whole number is rounded up to that number: the last place is not overstepped.
-    return tf.cast(draws * (size - patch_size + 1), tf.int32)
+    return tf.cast(draws * (size - patch_size + 1), tf.int64)  # for GPUs; see `lookup`
 
 
 def crop(images: tf.Tensor, places: tf.Tensor, patch_size: int) -> tf.Tensor:
@@ -17,8 +17,9 @@ def crop(images: tf.Tensor, places: tf.Tensor, patch_size: int) -> tf.Tensor:
 
     @tf.custom_gradient
     def crop_images(images):
-        within = tf.range(patch_size)
-        patches = _take(images, places[:, :1] + within, places[:, 1:] + within)
+        within = tf.range(patch_size, dtype=tf.int64)
+        rows, columns = (tf.cast(places[:, i : i + 1], tf.int64) + within for i in (0, 1))
+        patches = _take(images, rows, columns)
         return patches, lambda gradient: paste(tf.zeros_like(images), gradient, places)
 
     return crop_images(images)
@@ -27,7 +28,10 @@ def crop(images: tf.Tensor, places: tf.Tensor, patch_size: int) -> tf.Tensor:
 def paste(images: tf.Tensor, patches: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
     """Images [n, height, width, c] with square patches [n, p, p, c] instead of what was there."""
     (height, width), patch_size = images.shape[1:3], patches.shape[1]
-    rows, columns = tf.range(height) - places[:, :1], tf.range(width) - places[:, 1:]
+    rows, columns = (
+        tf.range(side, dtype=tf.int64) - tf.cast(places[:, i : i + 1], tf.int64)
+        for i, side in enumerate((height, width))
+    )
     inside_rows, inside_columns = ((i >= 0) & (i < patch_size) for i in (rows, columns))
     inside = (inside_rows[:, :, tf.newaxis] & inside_columns[:, tf.newaxis])[..., tf.newaxis]
 

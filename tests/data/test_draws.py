@@ -41,3 +41,14 @@ def test_draws_are_uniform():
     histogram, _ = np.histogram(values, bins=10, range=(0, 1))
     assert values.min() >= 0 and values.max() < 1
     assert abs(histogram / 4000 - 1).max() < 0.1
+
+
+def test_noise_is_of_a_place_however_the_batch_is_shared():
+    def noise(first, last, step=3):
+        places = draws.places(0, draws.NOISE, tf.constant(step), 50)[first:last]
+        return draws.normal(places, 50, (40, 3)).numpy()
+
+    whole = noise(0, 50)
+    np.testing.assert_array_equal(np.concatenate([noise(0, 20), noise(20, 50)]), whole)
+    assert not np.isclose(whole[0], whole[1]).any() and not np.isclose(whole, noise(0, 50, step=4)).all(axis=-1).any()
+    assert abs(whole.mean()) < 0.05 and abs(whole.std() - 1) < 0.05

@@ -30,6 +30,15 @@ def test_sizes_of_the_maps(narrow, size):
     assert all(m.shape[1] == m.shape[2] for m in maps.values())
 
 
+@pytest.mark.parametrize("size", [96, 128])
+def test_c_at_other_sizes(narrow, size):
+    backbone, _ = narrow
+    model = models.classifier(backbone, classes=6, crop_size=size, width=0.1)
+    assert model(tf.zeros([2, size, size, 3]))["logits"].shape == [2, 6]
+    if backbone != "resnet34":
+        assert model.get_layer("fc1").kernel.shape[0] == SIDES[backbone][size][-1] ** 2 * 24
+
+
 def test_features_are_those_of_the_classifier(narrow):
     _, model = narrow
     images = tf.random.stateless_uniform([2, 64, 64, 3], [0, 0], -1, 1)

@@ -26,7 +26,12 @@ def test_weights_are_those_of_the_table(deep, table):
         channels = filters
     assert [(tuple(layer.kernel.shape), layer.strides) for layer in learned(model)] == kernels
     assert sum(np.prod(v.shape) for v in model.trainable_weights) == parameters
-    assert model.output.shape == [None, 48, 48, 3]
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("side", [48, 72, 96])  # of crops of 64, 96 and 128 pixels
+def test_patches_keep_their_size(side, deep):
+    assert models.inpainter(side, deep=deep, width=0.1)(tf.zeros([2, side, side, 3])).shape == [2, side, side, 3]
 
 
 @pytest.mark.parametrize(("deep", "table"), [(False, SHALLOW), (True, DEEP)])

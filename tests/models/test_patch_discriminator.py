@@ -28,6 +28,15 @@ def test_weights_are_those_of_the_table(deep, table):
     assert [v.name for v in model.non_trainable_weights] == [f"{layer.name}/u:0" for layer in learned(model)]
 
 
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("side", [48, 72, 96])  # of crops of 64, 96 and 128 pixels
+def test_a_decision_for_every_pair(side, deep):
+    model = models.patch_discriminator(side, deep=deep, width=0.1)
+    assert model(tf.zeros([2, side, side, 6])).shape == [2, 1]
+    *_, last = [layer for layer in model.layers if len(layer.output.shape) == 4]
+    assert last.output.shape[1] == last.output.shape[2] == side // (8 if deep else 4)
+
+
 @pytest.mark.parametrize("pooling", ["average", "sum"])
 @pytest.mark.parametrize(("deep", "table"), [(False, SHALLOW), (True, DEEP)])
 def test_equals_elementary_operations(deep, table, pooling):
@@ -51,6 +60,20 @@ def test_equals_elementary_operations(deep, table, pooling):
 def normalised(layer):
     kernel = layer.kernel.numpy()
     return kernel / np.linalg.norm(kernel.reshape([-1, kernel.shape[-1]]) @ layer.u.numpy())
+
+
+def test_every_layer_has_norm_one_after_fifty_steps_on_fixed_weights():
+    model = models.patch_discriminator(8, deep=True)
+    rng = np.random.default_rng(4)  # of other kernels the two largest may be so close that it takes longer
+    for layer in learned(model):
+        layer.kernel.assign(rng.uniform(-0.1, 0.1, layer.kernel.shape))
+        layer.u.assign(rng.normal(size=layer.u.shape))
+    step = tf.function(lambda pairs: model(pairs, training=True))
+    for _ in range(50):
+        step(tf.zeros([1, 8, 8, 6]))
+    for layer in learned(model):
+        applied = normalised(layer).reshape([-1, layer.kernel.shape[-1]])
+        assert np.linalg.svd(applied, compute_uv=False)[0] == pytest.approx(1, rel=0.02), layer.name
 
 
 def test_unknown_pooling_is_refused():

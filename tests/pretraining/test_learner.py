@@ -11,6 +11,7 @@ from lci_tf.pretraining import losses
 from lci_tf.pretraining.learner import carries_autoencoded_patch
 from lci_tf.pretraining.training import build
 from lci_tf.transforms import Transformation
+from lci_tf.transforms.cut import cut
 
 
 def assert_close(values, expected, relative):
@@ -77,6 +78,48 @@ def test_what_c_adds_to_a_step_of_f_raises_the_loss_of_c(tiny_learner, batch_for
     assert loss_of("classifier", with_c, batch) > before + 1e-4
 
 
+def test_c_reaches_f_through_every_image_that_has_pixels_of_f(tiny_learner, batch_for):
+    """Inpainted patches through LCI alone; autoencoded ones through identity and its rotations; warps through none."""
+    learner = tiny_learner()
+    x, draws = (batch_for(learner)[name] for name in ("image", "draws"))
+    learner.classifier.get_layer("fc3").bias.assign(tf.range(6.0) / 3)
+    with tf.GradientTape(persistent=True) as tape:
+        patches = learner.inpaint(x, draws)
+        images, labels = learner._stacked(learner.transformed(x, patches, draws))
+        logits = learner.classifier(images, training=False)["logits"]  # so that no image has a say in another's
+        loss_of_class = tf.split(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits), 6)
+    carries = np.array([True, False] * 4)
+    for name, loss in zip(learner.labels, loss_of_class, strict=True):
+        gradient = tape.gradient(loss, patches.made)
+        reached = np.zeros(16, bool) if gradient is None else np.any(gradient.numpy() != 0, axis=(1, 2, 3))
+        autoencoded, inpainted = np.split(reached, 2)
+        np.testing.assert_array_equal(inpainted, np.full(8, name == "lci"), err_msg=name)
+        of_identity = name == "identity" or name.startswith("rot")
+        np.testing.assert_array_equal(autoencoded, carries & of_identity, err_msg=name)
+
+
+def test_f_is_given_the_border_and_noise_and_nothing_else_of_a_patch(tiny_learner, batch_for):
+    learner = tiny_learner(margin=0, noise_scale=0.5)
+    batch = batch_for(learner, size=32)
+    x, draws = batch["image"], batch["draws"]
+    patches = learner.inpaint(x, draws, training=False)
+    noise = tf.random.stateless_normal([8, 16, 16, 3], draws["noise"][0, :2]).numpy()
+    places = patches.places.numpy()
+    erased = np.stack([image[r : r + 16, c : c + 16] for image, (r, c) in zip(x.numpy(), places, strict=True)])
+    np.testing.assert_array_equal(patches.original, erased)
+    erased[:, 2:-2, 2:-2] = 0.5 * noise[:, 2:-2, 2:-2]
+    np.testing.assert_array_equal(patches.erased, erased)
+    np.testing.assert_allclose(patches.inpainted, learner.inpainter(erased), atol=1e-6)
+    np.testing.assert_allclose(patches.autoencoded, learner.inpainter(patches.original), atol=1e-6)
+
+    other = x.numpy().copy()
+    for image, (row, column) in zip(other, places, strict=True):
+        image[row + 2 : row + 14, column + 2 : column + 14] *= -1
+    again = learner.inpaint(tf.constant(other), draws, training=False)
+    np.testing.assert_array_equal(again.inpainted, patches.inpainted)
+    assert np.any(again.autoencoded != patches.autoencoded)
+
+
 @pytest.mark.parametrize("ablation, reached", [({}, True), ({"patch_autoencoding": False}, False)])
 def test_half_of_identity_and_rotated_images_carry_autoencoded_patches(tiny_learner, batch_for, ablation, reached):
     learner = tiny_learner(tilt=0.0, margin=0, transforms=("rot", "warp", "lci"), **ablation)
@@ -126,8 +169,27 @@ def test_every_choice_and_order_of_transformations(tiny_learner, batch_for, name
     if "lci" in names:
         np.testing.assert_array_equal(of_class["lci"], learner.lci.paste(x, patches.inpainted, patches.places))
     if names == ("lci",):
-        identity = [name for name in learner.means if name.startswith("accuracy/identity")]
+        identity = [name for name in learner.means() if name.startswith("accuracy/identity")]
         assert identity == ["accuracy/identity_untouched", "accuracy/identity_autoencoded"]
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.07])
+def test_every_class_is_made_with_its_margin_and_then_cut_at_a_place_of_its_own(tiny_learner, batch_for, tilt):
+    learner = tiny_learner(tilt=tilt)
+    batch = batch_for(learner)
+    x, draws = batch["image"], batch["draws"]
+    patches = learner.inpaint(x, draws)
+    identity = x.numpy().copy()
+    identity[::2] = learner.lci.paste(x, patches.autoencoded, patches.places)[::2]
+    made = {"identity": identity}
+    made |= {f"rot{90 * k}": np.rot90(identity, k, axes=(1, 2)) for k in (1, 2, 3)}
+    made["warp"] = learner.transforms[1](x, draws["transform_1"])[0]
+    made["lci"] = learner.lci.paste(x, patches.inpainted, patches.places)
+    assert draws["cut"].shape == [8, 6, 4] and len(np.unique(draws["cut"])) == 8 * 6 * 4
+    found = dict(zip(learner.labels, learner.transformed(x, patches, draws), strict=True))
+    for label, name in enumerate(learner.labels):
+        expected = cut(tf.constant(made[name]), draws["cut"][:, label], 32, tilt)
+        np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
 
 
 class Forgetful(Transformation):
@@ -219,13 +281,18 @@ def test_two_replicas_have_the_gradients_of_one(tiny_plan, batch_for, two_replic
         assert_close(values, found[0][player], 1e-3 if transforms == "tiles" else 1e-5)
 
 
-def test_bfloat16_trains_and_keeps_losses_and_weights_in_float32(tiny_learner, batch_for):
-    learner = tiny_learner(mixed_precision="bfloat16")
-    assert learner.classifier.get_layer("features").get_layer("conv2").compute_dtype == "bfloat16"
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision_keeps_losses_and_weights_in_float32(tiny_learner, batch_for, precision):
+    learner = tiny_learner(mixed_precision=precision)
+    assert learner.classifier.get_layer("features").get_layer("conv2").compute_dtype == precision
     assert all(v.dtype == tf.float32 for v in learner.trainable_variables)
     batch = batch_for(learner)
-    exact, start = tiny_learner(), learner.get_weights()
-    exact.set_weights(start)
+    exact = tiny_learner()
+    for player in learner.players:
+        getattr(exact, player).set_weights(getattr(learner, player).get_weights())
+    if precision == "float16":
+        for player in learner.players:  # it begins so high that the first steps overflow
+            learner.optimizer_of(player)._loss_scale._current_loss_scale.assign(2.0**9)
     gradients, results = learner.gradients(batch["image"], batch["draws"])
     expected, exact_results = exact.gradients(batch["image"], batch["draws"])
     assert all(value.dtype == tf.float32 and np.isfinite(value) for value in results.values())
@@ -235,6 +302,8 @@ def test_bfloat16_trains_and_keeps_losses_and_weights_in_float32(tiny_learner, b
         b = np.concatenate([v.numpy().ravel() for v in expected[player]])
         # Ten layers that round to eight bits, each; what is wrong in kind would be near 0.
         assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) > 0.95, player
+        # And whatever the losses were scaled by on the way, the gradients are not.
+        assert np.linalg.norm(a) == pytest.approx(np.linalg.norm(b), rel=0.1), player
 
 
 def test_float16_leaves_out_a_step_that_overflows_for_all_players_and_halves_the_one_scale(tiny_learner, batch_for):

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -84,17 +85,28 @@ def test_killed_at_any_moment_it_ends_with_the_weights_of_an_uninterrupted_run(p
 
     run_dir = tmp_path / "killed"
     checkpoints = run_dir / "checkpoints"
-    moments = [
-        # In the middle of writing the second checkpoint: some of its files are there, but it does not count yet.
-        lambda: any(checkpoints.glob("step-6*")) and '"step-6"' not in (checkpoints / "checkpoint").read_text(),
-        # Between two checkpoints.
-        lambda: any(json.loads(line)["step"] >= 8 for line in (run_dir / "metrics.jsonl").open() if line[-1] == "\n"),
-    ]
-    for moment in moments:
+
+    def is_writing_a_checkpoint():
+        """Some files of a later one are there than any that counts."""
+        named = checkpoints / "checkpoint"
+        last = int(re.search(r"step-(\d+)", named.read_text())[1]) if named.exists() else 0
+        return last > 0 and any(int(re.search(r"\d+", path.name)[0]) > last for path in checkpoints.glob("step-*"))
+
+    def is_between_checkpoints():
+        lines = (run_dir / "metrics.jsonl").open() if (run_dir / "metrics.jsonl").exists() else ()
+        return any(json.loads(line)["step"] >= 10 for line in lines if line[-1] == "\n")
+
+    for moment in (is_writing_a_checkpoint, is_between_checkpoints):
         process = train(photos, run_dir, *flags)
-        wait_for(lambda moment=moment: (run_dir / "metrics.jsonl").exists() and moment(), process)
+        while True:
+            wait_for(moment, process)
+            process.send_signal(signal.SIGSTOP)
+            if moment():  # still so, now that it stands still
+                break
+            process.send_signal(signal.SIGCONT)
         process.send_signal(signal.SIGKILL)
         process.wait()
+        assert moment()
     code, _, errors = finished(train(photos, run_dir, *flags))
     assert code == 0 and "going on from step" in errors
 
@@ -183,6 +195,46 @@ def test_two_workers_by_the_command_train_probe_and_go_on(photos, labelled, tmp_
 
 
 @pytest.mark.slow
+def test_two_workers_are_killed_and_go_on_to_the_weights_of_two_that_were_not(photos, tmp_path):
+    flags = ["--steps=8", "--checkpoint_every=2", "--deterministic"]
+
+    def start_both(name):
+        return [train(photos, tmp_path / name, *flags, TF_CONFIG=task) for task in two_tasks()]
+
+    workers = start_both("killed")
+    wait_for((tmp_path / "killed" / "checkpoints" / "step-4.index").exists, workers[0])
+    for worker in workers:
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+    for name in ("killed", "whole"):
+        for code, _, errors in map(finished, start_both(name)):
+            assert code == 0, errors
+            assert ("going on from step" in errors) == (name == "killed")
+    expected, found = contents(tmp_path / "whole"), contents(tmp_path / "killed")
+    assert expected.keys() == found.keys()
+    for key, value in expected.items():
+        np.testing.assert_allclose(found[key], value, atol=1e-6, rtol=1e-6, err_msg=key)
+
+
+@pytest.mark.slow
+def test_workers_that_are_not_of_one_mind_say_so(photos, tmp_path):
+    def both(*each):
+        workers = [train(photos, *of_one, TF_CONFIG=task) for of_one, task in zip(each, two_tasks(), strict=True)]
+        return [finished(worker) for worker in workers]
+
+    rates = [(tmp_path / "run", "--steps=1", f"--learning_rate={rate}") for rate in ("1e-4", "2e-4")]
+    for code, _, errors in both(*rates):
+        assert code == 2 and errors.count("\n") == 1
+        assert "TF_CONFIG: the workers do not agree on --learning_rate; all must have the same" in errors
+
+    # Folders of their own, of which only the chief's has a checkpoint to go on from.
+    folders = [(tmp_path / name, "--steps=1") for name in ("a", "b")]
+    assert [code for code, *_ in both(*folders)] == [0, 0]
+    for step, (code, _, errors) in zip((1, 0), both(*folders), strict=True):
+        assert code == 2 and f"do not agree on --run_dir (here it is to go on from step {step})" in errors
+
+
+@pytest.mark.slow
 def test_the_authors_variant_with_a_probe_and_again_from_its_own_flagfile(photos, labelled, tmp_path):
     run_dir = tmp_path / "run"
     authors = ["--flagfile=flags/authors_code.flags", "--dataset=folder", f"--data_dir={photos}", *TINY]
@@ -212,9 +264,19 @@ def test_a_dry_run_shows_sizes_and_estimates_and_trains_nothing(photos, tmp_path
     for name in ("transformations", "patches", "lci", "conv1"):
         assert (tmp_path / "run_dry_run" / f"{name}.png").exists()
     parameters = [f"parameters of {player}" for player in "CFD"]
+    written = (tmp_path / "run_dry_run" / "dry_run.txt").read_text()
     for word in (*parameters, "images/s", "1,000 steps in about", "GiB", "patch_size"):
-        assert word in output
+        assert word in output and word in written
     assert not (tmp_path / "run").exists()
+
+
+def test_a_diverging_training_ends_with_its_message_on_a_line_of_its_own(photos, tmp_path):
+    code, _, errors = finished(train(photos, tmp_path / "run", "--steps=40", "--learning_rate=1e30"))
+    assert code == 2
+    last = errors.splitlines()[-1]
+    assert last.startswith("lci_tf.train: ") and "the training has diverged; there is no checkpoint yet" in last
+    (bar,) = [line for line in errors.splitlines() if line.startswith("pre-training:")][-1:]
+    assert "images/s" in bar and "<" in bar
 
 
 MISTAKES = {
@@ -237,8 +299,9 @@ MISTAKES = {
         "--export_every=5",
     ],
     "--probe_data_dir: goes with --probe_dataset": ["--probe_data_dir={photos}"],
-    "--probe_every": ["--probe_every=inf"],
+    "--probe_every=inf: expected more than 0 epochs": ["--probe_every=inf"],
     "--init_from: is empty": ["--init_from="],
+    "--run_dir: is empty; expected a folder": ["--run_dir="],
     "--seed": ["--seed=-1"],
     "TF_CONFIG: expected JSON": ["TF_CONFIG=rubbish"],
     "TF_CONFIG: ": ['TF_CONFIG={{"cluster": {{"worker": ["localhost:1"]}}, "task": {{"type": "worker", "index": 7}}}}'],

@@ -26,7 +26,8 @@ def weights_of(learner):
 def train(tmp_path, source):
     def run(plan, name="run", strategy=None, probe=None, probe_every=1, **beside):
         run = Run(tmp_path / name)
-        run.begin({"seed": plan.seed, "steps": plan.steps})
+        settings = dataclasses.asdict(plan.settings)
+        run.begin({"dataset": "stl10", **settings, "seed": plan.seed, "steps": plan.steps})
         strategy = strategy or tf.distribute.MirroredStrategy(["CPU:0"])
         learner = training.train(run, source, plan, strategy, InputReport(source), probe, probe_every, **beside)
         return learner, run
@@ -36,7 +37,7 @@ def train(tmp_path, source):
 
 def test_a_run_leaves_everything_behind(train, tiny_plan):
     learner, run = train(tiny_plan(steps=3))
-    assert int(learner.steps_done.numpy()) == 3
+    assert learner.classifier_optimizer.iterations.numpy() == 3
     assert (run.path / "checkpoints" / "step-3.index").exists()
     assert {p.name for p in (run.path / "montages").iterdir()} >= {
         f"{name}_{step:07d}.png" for name in ("transformations", "patches", "conv1") for step in (0, 3)
@@ -100,7 +101,7 @@ def test_steps_in_one_execution_are_the_same_steps(train, tiny_plan, tmp_path):
     plan = tiny_plan(steps=5)
     one, run_one = train(plan, "one")
     several, run_several = train(dataclasses.replace(plan, steps_per_execution=2), "several")
-    assert int(several.steps_done.numpy()) == 5
+    assert several.classifier_optimizer.iterations.numpy() == 5
     for a, b in zip(weights_of(one), weights_of(several), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
     assert run_several.metrics()[-1]["step"] == run_one.metrics()[-1]["step"] == 5
@@ -125,7 +126,7 @@ def test_a_probe_is_asked_on_schedule_and_the_best_is_kept(train, tiny_plan):
     assert [r["step"] for r in run.metrics() if "probe/conv1_ridge" in r] == asked
 
 
-@pytest.mark.parametrize("dataset", presets.PRESETS)
+@pytest.mark.parametrize("dataset", [*presets.PRESETS, "synthetic"])
 def test_every_preset_trains_at_tiny_width(train, dataset):
     settings = presets.resolve(dataset, {"width": 0.02, "batch_size": 2})
     _, run = train(training.Plan(settings=settings, steps=2))
@@ -146,9 +147,11 @@ def test_a_seam_inpainter_is_a_run_like_any_other(train, tiny_plan):
 
 def test_a_dry_run_of_a_seam_inpainter(tiny_plan, source, tmp_path, capsys):
     plan = tiny_plan(transforms=("tiles",), margin=0)
-    dry_run.look(tmp_path, source, plan, tf.distribute.MirroredStrategy(["CPU:0"]), InputReport(source))
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    dry_run.look(tmp_path, source, plan, strategy, InputReport(source), "Settings")
     assert (tmp_path / "seams.png").exists()
     printed = capsys.readouterr().out
+    assert printed == (tmp_path / "dry_run.txt").read_text() and printed.startswith("Settings\n")
     assert "parameters of F" in printed and "parameters of C" not in printed and "classes" not in printed
 
 
@@ -178,6 +181,14 @@ def test_a_diverging_run_stops_in_one_line_and_keeps_the_last_good_checkpoint(tr
     assert not list((tmp_path / "run" / "checkpoints").glob("step-3*"))
 
 
+def test_too_little_memory_is_told_in_one_line(train, tiny_plan, refusal):
+    def probe(features, step):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor\nand much more")
+
+    message = refusal(lambda: train(tiny_plan(steps=1), probe=probe))
+    assert message.startswith("out of memory (OOM when allocating tensor); try a smaller --batch_size")
+
+
 def test_a_run_that_diverges_at_once_has_no_checkpoint_to_name(train, tiny_plan, refusal):
     message = refusal(train, tiny_plan(steps=40, learning_rate=1e30))
     assert "the training has diverged; there is no checkpoint yet" in message
@@ -198,6 +209,13 @@ def test_a_frozen_inpainter_comes_from_its_run(train, tiny_plan):
     learner, _ = train(tiny_plan(steps=1, inpainter=str(run.path)), "frozen")
     for a, b in zip(first.inpainter.weights, learner.inpainter.weights, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name, other", [("border", 3), ("patch_size", 24), ("noise_scale", 0.1)])
+def test_a_frozen_inpainter_fills_in_what_it_was_trained_to(train, tiny_plan, refusal, name, other):
+    _, run = train(tiny_plan(steps=1, inpainter_only=True, **{name: other}), "inpainter")
+    message = refusal(train, tiny_plan(steps=1, inpainter=str(run.path)), "frozen")
+    assert message.startswith(f"--inpainter={run.path}: was trained with --{name}={other}, not ")
 
 
 def test_weights_to_start_from(train, tiny_plan):

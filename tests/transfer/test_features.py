@@ -35,7 +35,7 @@ def identity_and_dropout():
 def test_features_of_all_images_in_order(batch_size):
     source = labelled_pixels()
     features, labels = pooled_features(identity_and_dropout(), source, CROPS, batch_size, 4, InputReport(source))
-    expected = pooled_in_numpy(source.pixels / 127.5 - 1, 4).reshape(11, -1)
+    expected = pooled_in_numpy(source.pixels / 127.5 - 1, 4).reshape(11, 16, 3)
     assert list(features) == ["conv1", "conv2"]
     for layer in features.values():
         assert layer.dtype == np.float32
@@ -50,7 +50,7 @@ def test_features_are_float32_under_mixed_precision():
         features, _ = pooled_features(identity_and_dropout(), source, CROPS, 4, 4, InputReport(source))
     finally:
         tf.keras.mixed_precision.set_global_policy("float32")
-    expected = pooled_in_numpy(source.pixels / 127.5 - 1, 4).reshape(11, -1)
+    expected = pooled_in_numpy(source.pixels / 127.5 - 1, 4).reshape(11, 16, 3)
     assert features["conv2"].dtype == np.float32
     np.testing.assert_allclose(features["conv2"], expected, atol=2e-3)
 
@@ -63,7 +63,7 @@ def test_unreadable_images_are_left_out(tmp_path, write_png):
     features, labels = pooled_features(identity_and_dropout(), source, CROPS, 4, 12, report)
     np.testing.assert_array_equal(labels, [0, 0, 1, 1, 1])
     readable = np.stack([image for i, image in enumerate(stored) if i != 1])
-    np.testing.assert_allclose(features["conv1"], readable.reshape(5, -1) / 127.5 - 1, atol=1e-5)
+    np.testing.assert_allclose(features["conv1"], readable.reshape(5, 144, 3) / 127.5 - 1, atol=1e-5)
     assert list(report.unreadable) == [1]
 
 
@@ -82,4 +82,4 @@ def test_images_without_a_label_are_left_out():
     source.labels[[0, 10]] = -1
     features, labels = pooled_features(identity_and_dropout(), source, CROPS, 4, 1, InputReport(source))
     np.testing.assert_array_equal(labels, source.labels[1:10])
-    np.testing.assert_allclose(features["conv1"], source.pixels[1:10].mean(axis=(1, 2)) / 127.5 - 1, atol=1e-5)
+    np.testing.assert_allclose(features["conv1"][:, 0], source.pixels[1:10].mean(axis=(1, 2)) / 127.5 - 1, atol=1e-5)

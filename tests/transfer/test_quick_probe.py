@@ -1,8 +1,12 @@
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from sklearn.metrics import average_precision_score
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import StandardScaler
 
 from lci_tf.data import pipeline, synthetic
 from lci_tf.data.source import PixelArray
@@ -36,6 +40,33 @@ def test_tells_features_from_nothing(sources):
     assert list(results) == ["conv1", "conv2"]
     assert results["conv1"]["ridge"] > 0.25 and results["conv1"]["knn"] > 0.17
     assert results["conv2"] == {"ridge": 0.1, "knn": 0.1}  # the same class for all
+
+
+def test_several_labels_are_told_by_average_precision(sources):
+    def with_attributes(source):
+        labels = np.stack([source.labels < 3, source.labels % 2 == 0, source.labels == 7], axis=1).astype(np.int8)
+        labels[::9, 2] = -1  # not to be counted
+        return dataclasses.replace(source, label_kind="multi-label", label_names=("a", "b", "c"), labels=labels)
+
+    train, test = map(with_attributes, sources)
+    probe = QuickProbe(train, test, CROPS, batch_size=50, grid=2)
+    results = probe.probe(random_filters())
+    assert probe.measure == "average precision"
+
+    crops = [source.pixels[:, 16:80, 16:80].astype(np.float32) / 127.5 - 1 for source in (train, test)]
+    maps = [random_filters()(crop)["conv1"].numpy() for crop in crops]
+    (train_x, test_x) = (m.reshape([-1, 2, 8, 2, 8, 16]).mean(axis=(2, 4)).reshape([-1, 64]) for m in maps)
+    scaler = StandardScaler().fit(train_x)
+    neighbours = NearestNeighbors(n_neighbors=10, metric="cosine").fit(scaler.transform(train_x))
+    found = neighbours.kneighbors(scaler.transform(test_x), return_distance=False)
+    shares = (train.labels[found] == 1).mean(axis=1)
+    expected = [
+        average_precision_score(*(a[test.labels[:, i] >= 0, i] for a in (test.labels, shares))) for i in range(3)
+    ]
+    assert results["conv1"]["knn"] == pytest.approx(np.mean(expected), abs=0.01)
+    shuffled = np.mean([np.mean(test.labels[test.labels[:, i] >= 0, i]) for i in range(3)])
+    assert results["conv1"]["ridge"] > shuffled + 0.05
+    assert results["conv2"]["ridge"] == pytest.approx(shuffled)  # what any order has
 
 
 def test_can_be_asked_again(sources):

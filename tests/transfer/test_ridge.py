@@ -32,6 +32,14 @@ def test_equals_scikit_learn(shape, regulariser):
     np.testing.assert_allclose(scores, scores_by_scikit_learn(x[:n], y[:n], x[n:], regulariser), atol=1e-4)
 
 
+def test_channels_of_maps_are_standardised_as_a_whole():
+    x, y = classes_in_noise(150, 40)
+    scale = np.sqrt(x[:100].var(axis=0).reshape([8, 5]).mean(axis=0))  # eight places, five channels
+    theirs = RidgeClassifier(alpha=30.0, solver="cholesky").fit(x[:100] / np.tile(scale, 8), y[:100])
+    scores = ridge.fit(x[:100], y[:100], 30.0, channels=5).scores(x[100:])
+    np.testing.assert_allclose(scores, theirs.decision_function(x[100:] / np.tile(scale, 8)), atol=1e-4)
+
+
 def test_stays_exact_where_features_are_far_from_zero_and_nearly_equal():
     x, y = classes_in_noise(200, 400, seed=2)
     x[:, 200:] = x[:, :200] * 1.001 + 50
@@ -115,7 +123,7 @@ def test_the_regulariser_for_several_labels_is_that_of_the_best_average_precisio
     labels = np.stack([y == 0, y > 2], axis=1).astype(np.int8)
     held_out = ridge._stratified_fifth(np.zeros(300), seed=1)
     assert held_out.sum() == 60
-    candidates = [200 * per_feature for per_feature in (10.0, 3.0, 1.0, 0.3)]
+    candidates = [200 * per_feature for per_feature in ridge.PER_FEATURE]
     fitted = [ridge.fit(x[~held_out], labels[~held_out], candidate) for candidate in candidates]
     success = [average_precision_score(labels[held_out], each.scores(x[held_out])) for each in fitted]
     _, chosen = ridge.fit_best(x, labels, seed=1)

@@ -37,7 +37,7 @@ def features():
 def test_is_ridge_on_the_centre_crops(features):
     train, test = noisy(100, 0), noisy(50, 1)
     (found,), (regularisers,) = ridge_probe.probe(features, tasks.by_labels(train, test, PROTOCOL), seed=4)
-    classifier, chosen = ridge.fit_best(units_of(train), train.labels, 4, ridge_probe.PER_FEATURE)
+    classifier, chosen = ridge.fit_best(units_of(train), train.labels, 4, ridge_probe.PER_FEATURE, channels=3)
     for layer in ("conv1", "conv2"):
         assert found[layer][SINGLE].value == classifier.accuracy(units_of(test), test.labels) > 0.5
         assert regularisers[layer] == chosen
@@ -48,7 +48,7 @@ def test_mirror_images_are_further_training_images(features):
     (found,), (regularisers,) = ridge_probe.probe(features, tasks.by_labels(train, test, PROTOCOL), seed=4, mirror=True)
     mirrored = dataclasses.replace(train, pixels=train.pixels[:, :, ::-1])
     x, y = np.concatenate([units_of(train), units_of(mirrored)]), np.tile(train.labels, 2)
-    classifier, chosen = ridge.fit_best(x, y, 4, ridge_probe.PER_FEATURE, np.tile(np.arange(100), 2))
+    classifier, chosen = ridge.fit_best(x, y, 4, ridge_probe.PER_FEATURE, np.tile(np.arange(100), 2), 3)
     assert regularisers["conv1"] == chosen
     assert found["conv1"][SINGLE].value == classifier.accuracy(units_of(test), test.labels)
     assert found["conv1"][SINGLE].value != ridge.fit_best(units_of(train), train.labels, 4)[0].accuracy(
@@ -74,7 +74,8 @@ def test_folds_share_the_features(features):
     assert len(found) == len(regularisers) == 2
     for fold, of_fold in zip(folds, found, strict=True):
         chosen = np.sort(fold)
-        classifier, _ = ridge.fit_best(units_of(train)[chosen], train.labels[chosen], 4, ridge_probe.PER_FEATURE)
+        x, y = units_of(train)[chosen], train.labels[chosen]
+        classifier, _ = ridge.fit_best(x, y, 4, ridge_probe.PER_FEATURE, channels=3)
         assert of_fold["conv1"][SINGLE].value == classifier.accuracy(units_of(test), test.labels)
 
 
