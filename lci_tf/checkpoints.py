@@ -45,13 +45,17 @@ class Checkpoints:
         """The prefix of the last one saved or restored."""
         return None if self._step is None else _prefix(self._run.checkpoints, self._step)
 
+    def steps(self) -> list[int]:
+        """Those of the checkpoints that the run has, the last one last."""
+        return _steps_that_count(self._run.checkpoints)
+
     def restore_latest(self) -> int | None:
         """The step at which the run is to be resumed; None if it has no checkpoint yet.
 
         A damaged one is passed over for the one before it, with a warning. Objects whose variables are yet to be made
         get their values then.
         """
-        steps = _steps_that_count(self._run.checkpoints)
+        steps = self.steps()
         for step in reversed(steps):
             prefix = _prefix(self._run.checkpoints, step)
             damage = _damage_of(prefix)

@@ -42,9 +42,14 @@ def check_agreement(strategy: tf.distribute.Strategy, values: dict[str, object])
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return
-    mine = tf.constant([[zlib.crc32(str(value).encode()) for value in values.values()]], tf.int64)
-    gather = tf.function(lambda: strategy.run(lambda: tf.distribute.get_replica_context().all_gather(mine, axis=0)))
-    of_all = strategy.experimental_local_results(gather())[0].numpy()
+    digests = [zlib.crc32(str(value).encode()) for value in values.values()]
+
+    def gather():
+        mine = tf.constant([digests], tf.int64)
+        return tf.distribute.get_replica_context().all_gather(mine, axis=0)
+
+    gathered = tf.function(lambda: strategy.run(gather))()
+    of_all = strategy.experimental_local_results(gathered)[0].numpy()
     differing = [name for name, column in zip(values, of_all.T, strict=True) if len(set(column)) > 1]
     if differing:
         raise InputError(f"TF_CONFIG: the workers do not agree on {', '.join(differing)}; all must have the same")

@@ -124,8 +124,9 @@ def train(
     with strategy.scope():
         learner = build(plan)
     checkpoints = Checkpoints(run, checkpointed(learner), keep=plan.keep_checkpoints, is_chief=chief)
+    held = [f"step {step}" for step in checkpoints.steps()]
+    check_agreement(strategy, {f"--run_dir (this one has checkpoints of {', '.join(held) or 'no step'})": held})
     first_step = checkpoints.restore_latest() or 0
-    check_agreement(strategy, {f"--run_dir (here it is to go on from step {first_step})": first_step})
     if first_step == 0:
         load_given_weights(learner, plan)
     if first_step and export_every and chief and (first_step % export_every == 0 or first_step == plan.steps):
