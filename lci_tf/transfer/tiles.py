@@ -46,19 +46,19 @@ class SeamInpainter:
     crops: pipeline.Crops
     origin: dict[str, Any]
 
-    def make(self, kind: str, x: tf.Tensor, permutation_draws: tf.Tensor, noise_seeds: tf.Tensor) -> tf.Tensor:
+    def make(self, kind: str, x: tf.Tensor, permutation_draws: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
         """Images of this kind.
 
         Args:
           x: natural images, float32 [n, size, size, 3] in [-1, 1].
           permutation_draws: uniform, float32 [n, tiles²].
-          noise_seeds: int64 [n, 2].
+          noise: N(0, 1), like `x`.
         """
         if kind == NATURAL:
             return x
         if kind == PERMUTED:
             x = self.tiles.permute(x, self.tiles.permutation(permutation_draws))
-        erased = self.tiles.erase_seams(x, draws.normal(noise_seeds, x.shape[1:]))
+        erased = self.tiles.erase_seams(x, noise)
         return self.tiles.fill_seams(x, self.inpainter(erased, training=False))
 
 
@@ -103,7 +103,7 @@ def task(
     def both_kinds(x, step):
         n = tf.shape(x)[0]
         permutation = draws.uniform(seed, draws.TRANSFORMATION, step, n, seams.tiles.draws)
-        noise = draws.seeds(seed, draws.NOISE, step, n)
+        noise = draws.normal(draws.places(seed, draws.NOISE, step, n), n, x.shape[1:])
         made = [seams.make(kind, x, permutation, noise) for kind in QUESTIONS[question]]
         return tf.concat(made, axis=0), tf.repeat(tf.constant([0, 1], tf.int64), n)
 
@@ -143,7 +143,7 @@ def examples(
     with report.one_line_errors():
         x = next(iter(pipeline.evaluation_batches(source, crops, _EXAMPLES, report)))["image"][:, 0]
     permutation = draws.uniform(seed, draws.TRANSFORMATION, -1, len(x), seams.tiles.draws)
-    noise = draws.seeds(seed, draws.NOISE, -1, len(x))
+    noise = draws.normal(draws.places(seed, draws.NOISE, -1, len(x)), len(x), x.shape[1:])
     factor = max(1, round(_EXAMPLE_SIDE / protocol.crop_size))
     made = {kind: images.unscale(seams.make(kind, x, permutation, noise)).numpy() for kind in KINDS}
     return pictures.table({kind: pictures.enlarge(pixels, factor) for kind, pixels in made.items()})
