@@ -9,7 +9,7 @@ import tensorflow as tf
 def random_places(draws: tf.Tensor, size: int, patch_size: int) -> tf.Tensor:
     """Uniform draws [n, 2] to upper left corners, int64 [n, 2]: all places within the image are equally likely."""
     # No float32 below 1 times a whole number is rounded up to that number: the last place is not overstepped.
-    return tf.cast(draws * (size - patch_size + 1), tf.int64)  # for GPUs; see `lookup`
+    return tf.cast(draws * (size - patch_size + 1), tf.int64)  # as GPUs have it; see `lookup_at`
 
 
 def crop(images: tf.Tensor, places: tf.Tensor, patch_size: int) -> tf.Tensor:
