@@ -22,7 +22,7 @@ quiet_import.install("tensorflow")
 
 def __getattr__(name):
     if name == "load_features":  # when it is asked for: importing the package does not import TensorFlow
-        from lci_tf.serving.loading import load_features
+        from lci_tf.serving.export.loading import load_features
 
         return load_features
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

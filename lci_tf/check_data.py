@@ -20,8 +20,9 @@ _SHOWN = 10
 
 
 def main():
-    from lci_tf import data, pictures
+    from lci_tf import data
     from lci_tf.data import inspection, pipeline
+    from lci_tf.plotting import pictures
 
     flag = cli.FLAGS
     settings = cli.settings_from_flags()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from absl import flags
 from tqdm import tqdm
 
-from lci_tf import presets
+from lci_tf.config import presets
 from lci_tf.errors import InputError
 
 FLAGS = flags.FLAGS
@@ -91,7 +91,7 @@ def model_from_flags():
         raise InputError("--random_init: goes with --run_dir, or with --backbone, and not with --model")
     if not (FLAGS.run_dir or FLAGS.model or FLAGS.random_init):
         raise InputError("--run_dir: which network? Give a run of lci_tf.train; or --model, or --random_init")
-    from lci_tf import trained
+    from lci_tf.runs import trained
 
     if FLAGS.model:
         return trained.from_file(FLAGS.model, FLAGS.layers, FLAGS.pixels)

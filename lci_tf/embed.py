@@ -67,8 +67,8 @@ def main():
     plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     import tensorflow as tf
 
-    from lci_tf.serving import embedding, shards
-    from lci_tf.serving.job import Job
+    from lci_tf.embedding import embedding, shards
+    from lci_tf.embedding.job import Job
 
     job = Job(**plain)
     if flag.search:
@@ -91,7 +91,7 @@ def _by_beam(flag, job):
         import apache_beam  # noqa: F401
     except ImportError:
         raise InputError("--runner: Apache Beam is not installed; pip install 'lci_tf[beam]'") from None
-    from lci_tf.serving import beam_pipeline
+    from lci_tf.embedding import beam_pipeline
 
     try:
         options = shlex.split(flag.runner_options or "")
@@ -101,8 +101,8 @@ def _by_beam(flag, job):
 
 
 def _search(flag, job):
-    from lci_tf import pictures
-    from lci_tf.serving import search
+    from lci_tf.embedding import search
+    from lci_tf.plotting import pictures
     from lci_tf.serving.unreadable import UnreadableImages
 
     folder = pathlib.Path(flag.out_dir).expanduser()

@@ -36,8 +36,8 @@ def main():
         raise InputError("--run_dir: which run is to be exported?")
     if flag.export_dir and files.is_bucket(flag.export_dir):
         raise InputError(f"--export_dir={flag.export_dir}: is written to a folder; copy it to the bucket from there")
-    from lci_tf import trained
-    from lci_tf.serving import exporting
+    from lci_tf.runs import trained
+    from lci_tf.serving.export import exporting
 
     model = trained.from_run(flag.run_dir, flag.checkpoint)
     export_dir = pathlib.Path(flag.export_dir or f"{model.origin['run']}/export").expanduser()

@@ -39,7 +39,7 @@ def main():
         raise InputError("--data_dir: of which data set? Give --dataset too; without both, the images are the run's")
     import tensorflow as tf
 
-    from lci_tf.paper_figures import Materials
+    from lci_tf.reporting.materials import Materials
 
     tf.config.experimental.enable_tensor_float_32_execution(False)  # neighbours are those that lci_tf.knn finds
     names = ("run_dir", "checkpoint", "compare_run_dir", "layers", "seed", "max_bad_images", "out_dir", "mean_images",
@@ -61,7 +61,8 @@ def main():
 
 def _make(name, materials, ending):
     """(what was made, where it is)"""
-    from lci_tf import paper_figures, plots, projector
+    from lci_tf.plotting import plots, projector
+    from lci_tf.reporting import materials as paper_figures
 
     if name == "projector":
         found, folder = materials.atlas, materials.folder / name

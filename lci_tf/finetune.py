@@ -11,7 +11,8 @@ import shutil
 
 from absl import flags
 
-from lci_tf import cli, finetune_protocols
+from lci_tf import cli
+from lci_tf.config import finetune_protocols
 from lci_tf.errors import InputError
 
 _PROTOCOL, _LABELS, _OUTPUT = "Protocol", "Labels", "Output"
@@ -60,9 +61,10 @@ _OVERRIDES = ("from_layer", "crop_size", "resize", "epochs", "patience", "batch_
 def main():
     flag = cli.FLAGS
     _check(flag)
-    from lci_tf import runs
-    from lci_tf.pretraining import strategy
-    from lci_tf.transfer import classifier, finetune_results, results_folder
+    from lci_tf.evaluation.finetune import classifier, finetune_results
+    from lci_tf.runs import results_folder
+    from lci_tf.runs import run as runs
+    from lci_tf.training import strategy
 
     devices = strategy.choose()
     with devices.scope():
@@ -127,7 +129,7 @@ def _protocol(flag, model):
 
 def _open(flag, protocol):
     """Images to train on, to validate with, or None, and to test with, or None."""
-    from lci_tf.transfer import labelled
+    from lci_tf.data import labelled
 
     train, test = labelled.open_labelled(
         flag.dataset, flag.data_dir, kinds=("class", "multi-label"), train_split=flag.split, test_split=flag.test_split,
@@ -168,7 +170,7 @@ def _asked(flag, protocol, model, train, validation, test):
 
 
 def _default_folder(protocol, model, asked):
-    from lci_tf.transfer import results_folder
+    from lci_tf.runs import results_folder
 
     origin = model.origin
     network = "random" if "random" in origin else f"step-{origin['step']}" if "step" in origin else "model"
@@ -180,7 +182,7 @@ def _tuning(flag, devices, model, network, protocol, train, validation):
     from lci_tf.data import cache
     from lci_tf.data.input_report import InputReport
     from lci_tf.data.pipeline import Crops
-    from lci_tf.transfer.finetuning import FineTuning, Part
+    from lci_tf.evaluation.finetune.finetuning import FineTuning, Part
 
     def part(source):
         if flag.cache:
@@ -200,11 +202,11 @@ def _tuning(flag, devices, model, network, protocol, train, validation):
 
 
 def _test(flag, network, protocol, source, folder):
-    from lci_tf import images
     from lci_tf.data.input_report import InputReport
     from lci_tf.data.pipeline import Crops
-    from lci_tf.transfer import finetune_results
-    from lci_tf.transfer.classifier import Predictor
+    from lci_tf.evaluation.finetune import finetune_results
+    from lci_tf.evaluation.finetune.classifier import Predictor
+    from lci_tf.imaging import images
 
     views = "ten" if protocol.multi_crop else "centre"
     at_once = max(1, protocol.batch_size // len(images.VIEWS[views]))
@@ -214,8 +216,8 @@ def _test(flag, network, protocol, source, folder):
 
 
 def _export(folder, network, protocol, train):
-    from lci_tf.serving import signatures
-    from lci_tf.transfer import classifier
+    from lci_tf.evaluation.finetune import classifier
+    from lci_tf.serving.export import signatures
 
     signatures.save(
         folder / "saved_model",

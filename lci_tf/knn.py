@@ -46,7 +46,7 @@ def main():
     ks = _check(flag)
     import tensorflow as tf
 
-    from lci_tf.transfer import faiss_search
+    from lci_tf.evaluation.neighbours import faiss_search
 
     if flag.faiss:
         faiss_search.require()
@@ -80,7 +80,7 @@ def _check(flag):
 
 def _networks(flag):
     """The network that is looked at, and the one beside it if there is any."""
-    from lci_tf.transfer.knn_evaluation import Network
+    from lci_tf.evaluation.neighbours.knn_evaluation import Network
 
     first = cli.model_from_flags()
     chosen = [first.only(flag.layers or [_default_layer(first)])]
@@ -95,7 +95,7 @@ def _networks(flag):
 
 
 def _second(flag, layers, layers_flag):
-    from lci_tf import trained
+    from lci_tf.runs import trained
 
     if flag.compare == "random":
         if flag.run_dir:
@@ -141,15 +141,16 @@ def _folder(flag, network, *sources):
 
 
 def _protocol(flag, views, folder):
-    from lci_tf.transfer.knn_evaluation import Protocol
+    from lci_tf.evaluation.neighbours.knn_evaluation import Protocol
 
     return Protocol(flag.crops or views, flag.faiss, flag.seed, flag.batch_size, flag.max_bad_images, folder)
 
 
 def _measure(flag, networks, ks):
     """Accuracies on the screen, in a file and in a figure."""
-    from lci_tf import plots
-    from lci_tf.transfer import knn_evaluation, labelled
+    from lci_tf.data import labelled
+    from lci_tf.evaluation.neighbours import knn_evaluation
+    from lci_tf.plotting import plots
 
     if flag.train_test:
         train, test = labelled.open_labelled(
@@ -186,8 +187,10 @@ def _measure(flag, networks, ks):
 
 def _retrieve(flag, networks):
     """A picture of images and their neighbours, and a file that names them."""
-    from lci_tf import pictures
-    from lci_tf.transfer import faiss_search, knn, knn_evaluation, labelled, retrieval
+    from lci_tf.data import labelled
+    from lci_tf.evaluation.neighbours import exact_search as knn
+    from lci_tf.evaluation.neighbours import faiss_search, knn_evaluation, retrieval
+    from lci_tf.plotting import pictures
 
     source = labelled.open_any(flag.dataset, flag.data_dir, flag.split)
     folder = _folder(flag, networks[0], source)
@@ -223,7 +226,8 @@ def _retrieve(flag, networks):
 def _keep(path, results):
     import json
 
-    from lci_tf import files, runs
+    from lci_tf import files
+    from lci_tf.runs import run as runs
 
     files.replace_file(path, json.dumps({**results, "versions": runs.versions()}, indent=2) + "\n")
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from lci_tf import cli, probe_protocols
+from lci_tf import cli
+from lci_tf.config import probe_protocols
 from lci_tf.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ _OVERRIDES = ("layers", "grid", "crop_size", "resize", "epochs", "batch_size", "
 def main():
     flag = cli.FLAGS
     _check(flag)
-    from lci_tf import runs
-    from lci_tf.transfer import probe_results, results_folder
-    from lci_tf.transfer.frozen import FrozenFeatures
+    from lci_tf.evaluation.probe import probe_results
+    from lci_tf.evaluation.probe.frozen import FrozenFeatures
+    from lci_tf.runs import results_folder
+    from lci_tf.runs import run as runs
 
     model = cli.model_from_flags()
     if flag.task == "tiles":
@@ -147,7 +149,8 @@ class _Data:
 
 
 def _open(flag):
-    from lci_tf.transfer import labelled, tasks
+    from lci_tf.data import labelled
+    from lci_tf.evaluation.probe import tasks
 
     train, test = labelled.open_labelled(
         flag.dataset, flag.data_dir, kinds=("class", "multi-label"), train_split=flag.split, test_split=flag.test_split
@@ -179,7 +182,7 @@ def _asked(flag, protocol, model, data):
 
 
 def _default_folder(flag, protocol, model, asked):
-    from lci_tf.transfer import results_folder
+    from lci_tf.runs import results_folder
 
     origin = model.origin
     network = "random" if "random" in origin else f"step-{origin['step']}" if "step" in origin else "model"
@@ -189,8 +192,8 @@ def _default_folder(flag, protocol, model, asked):
 
 def _probe(flag, model, features, protocol, data, folder):
     """What was found, fold by fold, and what else to keep."""
-    from lci_tf.data import cache
-    from lci_tf.transfer import linear_probe, ridge_probe, share, tasks
+    from lci_tf.data import cache, share
+    from lci_tf.evaluation.probe import linear_probe, ridge_probe, tasks
 
     def task_of(source):
         views = "ten" if flag.multi_crop else "centre"
@@ -214,8 +217,12 @@ def _probe(flag, model, features, protocol, data, folder):
 
 def _probe_tiles(flag, model):
     """Natural or permuted? See `transfer.tiles`."""
-    from lci_tf import pictures, runs
-    from lci_tf.transfer import labelled, probe_results, results_folder, tasks, tiles
+    from lci_tf.data import labelled
+    from lci_tf.evaluation.probe import probe_results, tasks
+    from lci_tf.evaluation.probe import tiles_task as tiles
+    from lci_tf.plotting import pictures
+    from lci_tf.runs import results_folder
+    from lci_tf.runs import run as runs
 
     seams = tiles.load(flag.seam_run_dir)
     protocol = _protocol(flag, "tiles", seams.crops.crop_size, seams.crops.resize)
@@ -244,9 +251,10 @@ def _probe_tiles(flag, model):
 def _answers(flag, model, protocol, data, seams, folder):
     """Layer -> question -> how good the answers are."""
     from lci_tf.data import cache
-    from lci_tf.transfer import linear_probe, ridge_probe, tasks, tiles
-    from lci_tf.transfer.evaluation import SINGLE
-    from lci_tf.transfer.frozen import FrozenFeatures
+    from lci_tf.evaluation.probe import linear_probe, ridge_probe, tasks
+    from lci_tf.evaluation.probe import tiles_task as tiles
+    from lci_tf.evaluation.probe.frozen import FrozenFeatures
+    from lci_tf.evaluation.probe.head_evaluation import SINGLE
 
     features = FrozenFeatures(model, protocol)
     train = cache.in_memory(data.train, protocol.resize) if flag.cache else data.train

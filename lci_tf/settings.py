@@ -2,8 +2,9 @@
 
 from absl import flags
 
-from lci_tf import cli, presets, probe_protocols
+from lci_tf import cli
 from lci_tf import train as train  # whose flags are the ones to look at
+from lci_tf.config import presets, probe_protocols
 
 flags.DEFINE_integer("replicas", 1, "devices that share a batch", lower_bound=1, module_name="Training")
 

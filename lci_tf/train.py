@@ -7,7 +7,8 @@ import dataclasses
 
 from absl import flags
 
-from lci_tf import cli, presets
+from lci_tf import cli
+from lci_tf.config import presets
 from lci_tf.errors import InputError
 
 _RUN, _SPEED = "Run", "Speed"
@@ -69,11 +70,13 @@ def main():
         raise InputError("--run_dir: is empty; expected a folder, such as runs/mine")
     if flag.deterministic:
         _make_deterministic(flag.seed)
-    from lci_tf import data, runs
+    from lci_tf import data
     from lci_tf.data import cache
     from lci_tf.data.input_report import InputReport
     from lci_tf.data.source import IndexedSource
-    from lci_tf.pretraining import dry_run, strategy, training
+    from lci_tf.pretraining import dry_run, training
+    from lci_tf.runs import run as runs
+    from lci_tf.training import strategy
 
     devices = strategy.choose()
     settings.check(replicas=devices.num_replicas_in_sync)
@@ -145,8 +148,9 @@ def _make_deterministic(seed):
 
 def _quick_probe(flag, settings):
     """What looks at the features every so often."""
+    from lci_tf.data import labelled
     from lci_tf.data.pipeline import Crops
-    from lci_tf.transfer import labelled, quick_probe
+    from lci_tf.evaluation.probe import quick_probe
 
     kinds = ("class", "multi-label")
     sources = labelled.open_labelled(flag.probe_dataset, flag.probe_data_dir, flag="--probe_dataset", kinds=kinds)
@@ -159,7 +163,7 @@ def _told(probe):
     """`probe.probe`, which tells what it finds."""
     import logging
 
-    from lci_tf.transfer import quick_probe
+    from lci_tf.evaluation.probe import quick_probe
 
     def look(features, step):
         found = probe.probe(features)
@@ -173,8 +177,8 @@ def _export(run, step):
     """Exports the checkpoint of this step as a version of its number, unless it is there from before a resume."""
     import concurrent.futures
 
-    from lci_tf import trained
-    from lci_tf.serving import exporting
+    from lci_tf.runs import trained
+    from lci_tf.serving.export import exporting
 
     def export():
         exporting.export(trained.from_run(run.checkpoints / f"step-{step}"), run.path / "export", version=step)

@@ -11,12 +11,14 @@ import pytest
 from matplotlib.collections import PathCollection
 from PIL import Image
 
-from lci_tf import checkpoints, presets
+from lci_tf.config import presets
+from lci_tf.data import labelled
+from lci_tf.evaluation.neighbours import knn_evaluation
 from lci_tf.figures import FIGURES
-from lci_tf.paper_figures import MAKERS, Materials
 from lci_tf.pretraining import training
-from lci_tf.runs import Run
-from lci_tf.transfer import knn_evaluation, labelled
+from lci_tf.reporting.materials import MAKERS, Materials
+from lci_tf.runs import checkpoints
+from lci_tf.runs.run import Run
 
 ROOT = pathlib.Path(__file__).parents[1]
 TINY = {"crop_size": 32, "margin": 8, "resize": 40, "patch_size": 16, "width": 0.05, "batch_size": 16}

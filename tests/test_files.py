@@ -5,7 +5,7 @@ import pathlib
 import tensorflow as tf
 
 from lci_tf import data, files
-from lci_tf.data import folder
+from lci_tf.data.sets import folder
 
 
 def test_paths():

@@ -11,8 +11,11 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from lci_tf import checkpoints, images, models, presets, trained
-from lci_tf.runs import Run
+from lci_tf import models
+from lci_tf.config import presets
+from lci_tf.imaging import images
+from lci_tf.runs import checkpoints, trained
+from lci_tf.runs.run import Run
 
 ROOT = pathlib.Path(__file__).parents[1]
 COLOURS = {"blue": (60, 60, 190), "green": (60, 190, 60), "red": (190, 60, 60)}

@@ -35,7 +35,7 @@ def test_importing_is_silent(module):
 
 def test_a_failing_import_of_tensorflow_is_not_silent(tmp_path):
     (tmp_path / "tensorflow.py").write_text("import os; os.write(2, b'libcuda is broken'); raise ImportError('no')")
-    result = run("-c", "import lci_tf.images", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    result = run("-c", "import lci_tf.imaging.images", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert "libcuda is broken" in result.stderr and "ImportError: no" in result.stderr
 
 

@@ -11,8 +11,10 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from lci_tf import checkpoints, models, presets
-from lci_tf.runs import Run
+from lci_tf import models
+from lci_tf.config import presets
+from lci_tf.runs import checkpoints
+from lci_tf.runs.run import Run
 
 ROOT = pathlib.Path(__file__).parents[1]
 

@@ -5,8 +5,9 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-from lci_tf import files, presets
-from lci_tf.data import celeba, folder, stl10, synthetic, tfds_sets, tfrecord, voc
+from lci_tf import files
+from lci_tf.config import presets
+from lci_tf.data.sets import celeba, folder, stl10, synthetic, tfds_sets, tfrecord, voc
 from lci_tf.data.source import FindSplits, Source, Splits, joined
 from lci_tf.errors import InputError
 

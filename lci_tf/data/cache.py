@@ -5,9 +5,9 @@ import dataclasses
 import tensorflow as tf
 from tqdm import tqdm
 
-from lci_tf import images
 from lci_tf.data.source import IndexedSource, Source
 from lci_tf.errors import InputError
+from lci_tf.imaging import images
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,13 @@ import tensorflow as tf
 from PIL import Image
 from tqdm import tqdm
 
-from lci_tf import decoding, images, pictures
 from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport, allowed_bad_images
 from lci_tf.data.mean_image import mean_image
 from lci_tf.data.source import ImageFiles, Source
 from lci_tf.errors import InputError
+from lci_tf.imaging import decoding, images
+from lci_tf.plotting import pictures
 
 _SAMPLES = 40  # in the montage
 _EXIF_ORIENTATION = 0x0112

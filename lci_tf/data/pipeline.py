@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from lci_tf import images
 from lci_tf.data import draws
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import IndexedSource, Row, Source
 from lci_tf.errors import InputError
+from lci_tf.imaging import images
 
 _CHUNK_BYTES = 8 * 2**20
 SHUFFLE_BUFFER = 10_000  # encoded images, for sources that are streams

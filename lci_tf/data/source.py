@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from lci_tf import decoding, files
+from lci_tf import files
 from lci_tf.errors import InputError
+from lci_tf.imaging import decoding
 
 LabelKind = Literal["none", "class", "multi-label"]
 Row = dict[str, tf.Tensor]

@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
+from lci_tf.config.presets import Settings
 from lci_tf.data import draws, pipeline
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
-from lci_tf.presets import Settings
 from lci_tf.transforms import LimitedContextInpainting, Tiles, labels_of
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from lci_tf import pictures
-from lci_tf.checkpoints import Checkpoints
 from lci_tf.errors import InputError
+from lci_tf.plotting import pictures
 from lci_tf.pretraining import optimizers
 from lci_tf.pretraining.players import Players
-from lci_tf.runs import Run
+from lci_tf.runs.checkpoints import Checkpoints
+from lci_tf.runs.run import Run
 
 log = logging.getLogger("lci_tf")
 _FIRST_MONTAGE = 100  # steps

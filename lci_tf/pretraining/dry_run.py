@@ -8,10 +8,10 @@ import time
 
 import tensorflow as tf
 
-from lci_tf import pictures
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
 from lci_tf.files import replace_file
+from lci_tf.plotting import pictures
 from lci_tf.pretraining import batches, training
 
 _EXECUTIONS = 3

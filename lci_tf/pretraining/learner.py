@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from lci_tf.config.presets import Settings
 from lci_tf.data.draws import normal
 from lci_tf.errors import InputError
-from lci_tf.presets import Settings
 from lci_tf.pretraining import losses, montages
 from lci_tf.pretraining.players import Draws, Gradients, Players, Results, pairs
 from lci_tf.transforms import LimitedContextInpainting, Transformation, labels_of

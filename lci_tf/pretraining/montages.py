@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lci_tf import pictures
+from lci_tf.plotting import pictures
 
 _TILE = 128  # pixels: small images are enlarged to about this
 _FILTER = 64

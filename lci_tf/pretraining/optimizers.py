@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from lci_tf.adamw import EPSILON, AdamW, cosine
-from lci_tf.presets import Settings
+from lci_tf.config.presets import Settings
+from lci_tf.training.adamw import EPSILON, AdamW, cosine
 
 
 def build(settings: Settings, steps: int) -> dict[str, tf.keras.optimizers.Optimizer]:

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from lci_tf.presets import Settings
+from lci_tf.config.presets import Settings
 
 Draws = dict[str, tf.Tensor]
 Gradients = dict[str, list[tf.Tensor]]

@@ -10,19 +10,19 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from lci_tf import models, transforms
-from lci_tf.checkpoints import Checkpoints, load_weights
+from lci_tf.config.presets import Settings
 from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
 from lci_tf.errors import InputError
-from lci_tf.presets import Settings
 from lci_tf.pretraining import batches, callbacks, optimizers
 from lci_tf.pretraining.learner import Pretraining
 from lci_tf.pretraining.players import Players
 from lci_tf.pretraining.seams import SeamInpainting
-from lci_tf.pretraining.strategy import check_agreement, is_chief
-from lci_tf.runs import Run
-from lci_tf.trained import BATCHES_SEEN, run_of
+from lci_tf.runs.checkpoints import Checkpoints, load_weights
+from lci_tf.runs.run import Run
+from lci_tf.runs.trained import BATCHES_SEEN, run_of
+from lci_tf.training.strategy import check_agreement, is_chief
 
 log = logging.getLogger("lci_tf")
 MONTAGE_ROWS = 16

@@ -4,8 +4,8 @@ import importlib
 import inspect
 from collections.abc import Iterable
 
+from lci_tf.config.presets import TILES, TRANSFORMS, Settings
 from lci_tf.errors import InputError
-from lci_tf.presets import TILES, TRANSFORMS, Settings
 from lci_tf.transforms.lci import LimitedContextInpainting
 from lci_tf.transforms.tiles import Tiles
 from lci_tf.transforms.transformation import Transformation

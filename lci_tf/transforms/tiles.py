@@ -7,7 +7,7 @@ would give it away, so a band of pixels along each is erased, and filled in by a
 import numpy as np
 import tensorflow as tf
 
-from lci_tf.presets import Settings
+from lci_tf.config.presets import Settings
 
 
 class Tiles:

@@ -4,7 +4,7 @@ import abc
 
 import tensorflow as tf
 
-from lci_tf.presets import Settings
+from lci_tf.config.presets import Settings
 
 
 class Transformation(abc.ABC):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lci_tf.data import cache, folder, pipeline
+from lci_tf.data import cache, pipeline
 from lci_tf.data.input_report import InputReport
+from lci_tf.data.sets import folder
 from lci_tf.errors import InputError
 
 CROPS = pipeline.Crops(crop_size=32, resize=40)

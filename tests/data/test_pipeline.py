@@ -8,11 +8,12 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from lci_tf import images
-from lci_tf.data import folder, pipeline
+from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport, allowed_bad_images
+from lci_tf.data.sets import folder
 from lci_tf.data.source import PixelArray, StreamSource
 from lci_tf.errors import InputError
+from lci_tf.imaging import images
 
 CROPS = pipeline.Crops(crop_size=32, resize=40)
 

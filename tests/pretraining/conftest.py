@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lci_tf import presets
+from lci_tf.config import presets
 from lci_tf.data.source import PixelArray
 from lci_tf.pretraining import batches
 from lci_tf.pretraining.training import Plan, build

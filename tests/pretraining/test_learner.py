@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lci_tf import presets
+from lci_tf.config import presets
 from lci_tf.pretraining import losses
 from lci_tf.pretraining.learner import carries_autoencoded_patch
 from lci_tf.pretraining.training import build

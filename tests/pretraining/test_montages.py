@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lci_tf import pictures
+from lci_tf.plotting import pictures
 from lci_tf.pretraining import montages
 
 GAP, CAPTION = 4, 22

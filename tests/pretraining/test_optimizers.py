@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lci_tf import presets
+from lci_tf.config import presets
 from lci_tf.pretraining import optimizers
 
 STEPS = 10

@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.summary.summary_iterator import summary_iterator
 
-from lci_tf import presets
+from lci_tf.config import presets
 from lci_tf.data.input_report import InputReport
 from lci_tf.errors import InputError
 from lci_tf.pretraining import dry_run, training
-from lci_tf.runs import Run
+from lci_tf.runs.run import Run
 
 
 def weights_of(learner):

@@ -14,9 +14,11 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from lci_tf import checkpoints, models, presets, trained
-from lci_tf.runs import Run
-from lci_tf.serving import exporting
+from lci_tf import models
+from lci_tf.config import presets
+from lci_tf.runs import checkpoints, trained
+from lci_tf.runs.run import Run
+from lci_tf.serving.export import exporting
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 
-from lci_tf.serving import client
+from lci_tf.serving.client import client
 
 ROOT = pathlib.Path(__file__).parents[2]
 NEEDED = ("bash", "basename", "cat", "cut", "dirname", "env", "getconf", "mkdir", "mktemp", "sed")

@@ -3,7 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from lci_tf.transfer import finetune_results, results_folder
+from lci_tf.evaluation.finetune import finetune_results
+from lci_tf.runs import results_folder
 
 NAMES = ("cat", "dog", "cow")
 

@@ -1,4 +1,4 @@
-from lci_tf.transfer.results_folder import begin, digest
+from lci_tf.runs.results_folder import begin, digest
 
 ASKED = {"solver": "sgd", "protocol": {"epochs": 2, "layers": ("conv1",)}, "seed": 0}
 

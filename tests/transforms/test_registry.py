@@ -5,7 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from lci_tf import presets, transforms
+from lci_tf import transforms
+from lci_tf.config import presets
 
 SETTINGS = presets.resolve("stl10", {})
 LABELS = {"rot": ("rot90", "rot180", "rot270"), "warp": ("warp",), "lci": ("lci",)}

@@ -6,7 +6,7 @@ import tensorflow as tf
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import KFold, cross_val_score
 
-from lci_tf.data import synthetic
+from lci_tf.data.sets import synthetic
 from lci_tf.transforms.cut import cut
 from lci_tf.transforms.warp import Warp
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lci_tf.data import synthetic
+from lci_tf.data.sets import synthetic
 from lci_tf.transforms import spline
 from lci_tf.transforms.warp import PolyharmonicWarp, Warp, _flow_of_unit_shifts
 

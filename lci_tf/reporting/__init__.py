@@ -1,0 +1,1 @@
+"""The figures of a paper, from a run."""

@@ -1,0 +1,1 @@
+"""The run directory, its checkpoints, and networks loaded from it."""

@@ -1,0 +1,160 @@
+"""A trained C to a versioned SavedModel: whole, checked, and never in the place of another."""
+
+import contextlib
+import dataclasses
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from lci_tf import models
+from lci_tf.errors import InputError
+from lci_tf.imaging import images
+from lci_tf.runs.trained import FeatureModel
+from lci_tf.serving.export import model_card, warmup
+from lci_tf.serving.served_features import EMBEDDING, ServedFeatures
+
+LABELS = "transformations.txt"
+_SAMPLE = 4  # images with which an export is checked
+
+
+def export(
+    model: FeatureModel,
+    export_dir: pathlib.Path,
+    version: int | None = None,
+    features: Sequence[str] = (EMBEDDING,),
+    on_bad_image: str = "error",
+    half: bool = False,
+) -> pathlib.Path:
+    """Writes `export_dir/VERSION/`, which appears whole or not at all.
+
+    Args:
+      model: of a run.
+      version: by default one more than the highest there is.
+      features: which to give, see `features.names`.
+      on_bad_image: see `ServedFeatures`.
+      half: keep weights in float16, and compute in float32 all the same.
+
+    Returns:
+      the version's folder.
+    """
+    served_model = halved(model) if half else model
+    with new_version(export_dir, version) as folder:
+        with tempfile.TemporaryDirectory() as beside:
+            labels, settings = pathlib.Path(beside, LABELS), pathlib.Path(beside, "run.flags")
+            labels.write_text("".join(f"{label}\n" for label in model.labels))
+            shutil.copy(pathlib.Path(model.origin["run"], "run.flags"), settings)
+            served = ServedFeatures(served_model, features, on_bad_image, [str(labels), str(settings)])
+            tf.saved_model.save(served, str(folder), signatures=served.signatures)
+        sample = _sample(model.crop_size)
+        signatures = tf.saved_model.load(str(folder)).signatures
+        _check(signatures, served_model, sample)
+        warmup.write(folder, sample)
+        (folder / "README.md").write_text(model_card.write(signatures, model, on_bad_image, half))
+    return folder_of(export_dir, version)
+
+
+def folder_of(export_dir: pathlib.Path, version: int | None = None) -> pathlib.Path:
+    """A version's folder, by default the highest one's."""
+    versions = _versions(export_dir)
+    if version is None and not versions:
+        raise InputError(f"{export_dir}: has no exported version, a folder whose name is a number")
+    return export_dir / str(version or versions[-1])
+
+
+def halved(model: FeatureModel) -> FeatureModel:
+    """The same C with weights in float16; batch normalisation keeps float32."""
+    tf.keras.mixed_precision.set_global_policy(_HalfWeights("float32"))
+    try:
+        settings = model.settings
+        classifier = models.classifier(settings.backbone, len(model.labels), settings.crop_size, settings.width)
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    for to, of in zip(classifier.weights, model.classifier.weights, strict=True):
+        to.assign(tf.cast(of, to.dtype))
+    return dataclasses.replace(model, classifier=classifier, maps=classifier.get_layer("features"))
+
+
+class _HalfWeights(tf.keras.mixed_precision.Policy):
+    """The reverse of mixed precision: small in memory and on disk, and computed with as ever."""
+
+    compute_dtype = property(lambda self: "float32")
+    variable_dtype = property(lambda self: "float16")
+
+
+def what_half_costs(model: FeatureModel, folder: pathlib.Path) -> str:
+    """The size of an export with float16 weights, and how far its embeddings are from the network's own."""
+    crops = images.scale(_sample_pixels(model.crop_size))
+    ours, theirs = (_embedding(m, crops) for m in (model, halved(model)))
+    stored = sum(path.stat().st_size for path in (folder / "variables").iterdir())
+    whole = sum(weight.shape.num_elements() * weight.dtype.size for weight in model.classifier.weights)
+    return (
+        f"Half       {stored / 2**20:.1f} MB of weights instead of {whole / 2**20:.1f} MB; embeddings, of length 1, "
+        f"differ by at most {float(tf.reduce_max(tf.norm(ours - theirs, axis=1))):.1g}"
+    )
+
+
+def _embedding(model, crops):
+    maps = model.maps(crops, training=False)["conv5"]
+    return tf.math.l2_normalize(tf.reduce_mean(maps, [1, 2]), axis=1)
+
+
+def export_keras(model: FeatureModel, export_dir: pathlib.Path) -> pathlib.Path:
+    """Writes C itself, images in [-1, 1] to maps and logits, as `export_dir/classifier.keras`."""
+    export_dir.mkdir(parents=True, exist_ok=True)
+    place = export_dir / "classifier.keras"
+    if place.exists():
+        raise InputError(f"{place}: exists already; choose another --export_dir")
+    with tempfile.TemporaryDirectory(dir=export_dir) as beside:
+        written = pathlib.Path(beside, place.name)
+        model.classifier.save(written)
+        written.rename(place)
+    return place
+
+
+@contextlib.contextmanager
+def new_version(export_dir, version) -> Iterator[pathlib.Path]:
+    """A folder to write to, which takes its place as a version when all of it is there."""
+    export_dir.mkdir(parents=True, exist_ok=True)
+    version = version or (_versions(export_dir) or [0])[-1] + 1
+    place = export_dir / str(version)
+    if place.exists():
+        raise InputError(f"{place}: this version exists already; choose another --version, or none for the next")
+    # A name that is not a number is no version to TF Serving.
+    beside = pathlib.Path(tempfile.mkdtemp(prefix=f".{version}-", dir=export_dir))
+    try:
+        yield beside
+        beside.chmod(0o755)
+        beside.rename(place)
+    except tf.errors.OpError as error:
+        raise InputError(f"{export_dir}: the export cannot be written ({error.message.splitlines()[0]})") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _versions(export_dir):
+    return sorted(int(path.name) for path in export_dir.iterdir() if path.name.isdecimal() and path.is_dir())
+
+
+def _sample(crop_size):
+    """JPEGs, strings [n]."""
+    return tf.stack([tf.io.encode_jpeg(image) for image in tf.unstack(_sample_pixels(crop_size))])
+
+
+def _sample_pixels(crop_size):
+    """Smooth noise, uint8 [n, crop_size, crop_size, 3]."""
+    rough = tf.random.stateless_uniform([_SAMPLE, 4, 4, 3], [0, 0], 0.0, 255.0)
+    return tf.cast(tf.image.resize(rough, [crop_size, crop_size]), tf.uint8)
+
+
+def _check(signatures, model, sample):
+    """That what was written gives what the network gives."""
+    pixels = tf.stack([images.pixels(content) for content in tf.unstack(sample)])
+    expected = tf.nn.softmax(model.classifier(images.scale(pixels), training=False)["logits"])
+    for name, given in (("serving_default", {"image_bytes": sample}), ("images", {"images": pixels})):
+        found = signatures[name](**given)["transformation"]
+        if not np.allclose(found, expected, atol=1e-4):
+            raise RuntimeError(f"the signature {name} does not give what the network gives")

@@ -1,0 +1,69 @@
+"""An exported or a pre-trained network as a Keras layer."""
+
+import os
+import pathlib
+
+import tensorflow as tf
+
+from lci_tf.errors import InputError
+from lci_tf.files import absolute
+from lci_tf.runs import trained
+from lci_tf.serving import served_features as features
+from lci_tf.serving.export import exporting
+
+
+def load_features(
+    path: str | os.PathLike, feature: str = features.EMBEDDING, trainable: bool = False
+) -> tf.keras.layers.Layer:
+    """A layer from images, grey levels 0…255 [n, height, width, 3] of any size, to features.
+
+        classifier = tf.keras.Sequential([lci_tf.load_features("runs/stl10"), tf.keras.layers.Dense(10)])
+
+    Batch normalisation uses the statistics of the pre-training, also while the layer is trained.
+
+    Args:
+      path: a run, a checkpoint of one, an export, or a version of one.
+      feature: `"embedding"`, float32 [n, channels] of length 1; or a map, such as `"conv5"`.
+      trainable: whether training a model with this layer changes its weights.
+    """
+    place = pathlib.Path(absolute(path))
+    if place.is_dir() and not (place / "run.flags").is_file():
+        version = place if (place / "saved_model.pb").is_file() else exporting.folder_of(place)
+        layer = _OfExport(version)
+    else:
+        layer = _OfRun(trained.from_run(place, flag="path"))
+    if feature not in layer.names:
+        raise InputError(f"feature={feature}: unknown; there are {', '.join(layer.names)}")
+    layer.feature, layer.trainable = feature, trainable
+    return layer
+
+
+class _Features(tf.keras.layers.Layer):
+    feature: str
+
+    def call(self, inputs):
+        return self.all_of(tf.cast(inputs, tf.float32))[self.feature]
+
+
+class _OfRun(_Features):
+    def __init__(self, model: trained.FeatureModel):
+        super().__init__(name="features", autocast=False)
+        self.maps, self.names = model.maps, (features.EMBEDDING, *model.layers)
+
+    def all_of(self, levels):
+        return features.of_levels(self.maps, levels)
+
+
+class _OfExport(_Features):
+    def __init__(self, folder: pathlib.Path):
+        super().__init__(name="features", autocast=False)
+        loaded = tf.saved_model.load(str(folder))
+        if not hasattr(loaded, "of_levels"):
+            raise InputError(f"{folder}: is a SavedModel, but not an export of lci_tf")
+        self._loaded = loaded
+        # Keras looks for variables among its own; these say which of them can be trained.
+        self._weights_found = list(loaded.feature_weights)
+        self.names = tuple(loaded.of_levels.concrete_functions[0].structured_outputs)
+
+    def all_of(self, levels):
+        return self._loaded.of_levels(levels)

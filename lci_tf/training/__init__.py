@@ -1,0 +1,1 @@
+"""What every training uses: optimisers, devices."""

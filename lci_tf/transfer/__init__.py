@@ -1,1 +1,0 @@
-"""What the features are worth: classifiers on frozen features."""

@@ -1,0 +1,127 @@
+"""Decoding against Pillow, an independent reader of the same files."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageOps
+
+from lci_tf.imaging import decoding
+
+decode = tf.function(decoding.decode, input_signature=[tf.TensorSpec([], tf.string)])
+
+
+def photograph(height=60, width=90):
+    """Smooth colours with some detail, so that JPEG keeps it well."""
+    y, x = np.mgrid[:height, :width]
+    channels = [128 + 100 * np.sin(x / 9 + k) * np.cos(y / 7 - k) for k in range(3)]
+    return Image.fromarray(np.stack(channels, axis=-1).astype(np.uint8))
+
+
+def encoded(image, format, **options):
+    contents = io.BytesIO()
+    image.save(contents, format, **options)
+    return contents.getvalue()
+
+
+LOSSLESS = {
+    "PNG": (photograph(), "PNG"),
+    "PNG, grey": (photograph().convert("L"), "PNG"),
+    "PNG, grey with alpha": (photograph().convert("LA"), "PNG"),
+    "PNG, RGBA": (photograph().convert("RGBA"), "PNG"),
+    "PNG, palette": (photograph().quantize(32), "PNG"),
+    "PNG, black and white": (photograph().convert("1"), "PNG"),
+    "BMP": (photograph(), "BMP"),
+    "BMP, grey": (photograph().convert("L"), "BMP"),
+    "BMP, RGBA": (photograph().convert("RGBA"), "BMP"),
+    "BMP, palette": (photograph().quantize(100), "BMP"),
+    "GIF": (photograph().quantize(64), "GIF"),
+    "JPEG": (photograph(), "JPEG"),
+    "JPEG, grey": (photograph().convert("L"), "JPEG"),
+    "JPEG, CMYK": (photograph().convert("CMYK"), "JPEG"),
+    "JPEG, progressive": (photograph(), "JPEG"),
+}
+
+
+@pytest.mark.parametrize("kind", LOSSLESS)
+def test_decodes_as_pillow_does(kind):
+    image, format = LOSSLESS[kind]
+    contents = encoded(image, format, **({"progressive": True} if "progressive" in kind else {}))
+    expected = np.asarray(Image.open(io.BytesIO(contents)).convert("RGB"))
+    np.testing.assert_array_equal(decode(contents), expected)
+
+
+def test_takes_the_first_frame_of_an_animation():
+    frames = [photograph().quantize(16), photograph(60, 90).rotate(180).quantize(16)]
+    contents = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    np.testing.assert_array_equal(decode(contents), np.asarray(frames[0].convert("RGB")))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("byte_order", ["<", ">"])
+def test_turns_phone_photographs_upright(orientation, byte_order):
+    contents = encoded(photograph(), "JPEG", exif=exif_segment(orientation, byte_order))
+    expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(contents))))
+    np.testing.assert_array_equal(decode(contents), expected)
+
+
+def exif_segment(orientation, byte_order):
+    """Two entries, the camera's maker before the orientation, in either byte order."""
+    entries = struct.pack(byte_order + "HHI4s", 0x010F, 2, 4, b"me\0\0")
+    entries += struct.pack(byte_order + "HHIHH", 0x0112, 3, 1, orientation, 0)
+    mark = b"II" if byte_order == "<" else b"MM"
+    return b"Exif\0\0" + mark + struct.pack(byte_order + "HIH", 42, 8, 2) + entries + b"\0" * 4
+
+
+@pytest.mark.parametrize("cut", range(6, 40, 3))
+def test_a_broken_exif_segment_is_no_reason_to_fail(cut):
+    contents = encoded(photograph(), "JPEG", exif=exif_segment(6, "<")[:cut])
+    assert decode(contents).shape[-1] == 3
+
+
+@pytest.mark.parametrize("short_side, ratio", [(64, 8), (100, 4), (128, 4), (129, 2), (300, 1), (600, 1)])
+def test_a_large_jpeg_is_decoded_at_a_fraction_that_suffices(short_side, ratio):
+    contents = encoded(photograph(512, 768), "JPEG")
+    assert decoding.decode(tf.constant(contents), short_side).shape == [512 // ratio, 768 // ratio, 3]
+
+
+def png_of_claimed_size(width, height):
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+
+
+SIXTEEN_BITS = Image.fromarray(np.arange(5400, dtype=np.uint16).reshape(60, 90))
+REFUSED = {
+    "nothing": (b"", "is empty"),
+    "text": (b"These are words.", "is not an image"),
+    "three bytes": (b"\xff\xd8\xff", "is not an image, or its header is broken"),
+    "WebP": (encoded(photograph(), "WEBP"), "is a WebP file, which is not read; convert it to JPEG or PNG"),
+    "TIFF": (encoded(photograph(), "TIFF"), "is a TIFF file, which is not read; convert it to JPEG or PNG"),
+    "HEIC": (b"\0\0\0\x18ftypheic" + b"\0" * 50, "is a HEIC, AVIF or video file"),
+    "16 bits": (encoded(SIXTEEN_BITS, "PNG"), "16 bits per channel, which is not read; convert it to 8 bits"),
+    "truncated JPEG": (encoded(photograph(), "JPEG")[:900], "is a JPEG file that is truncated or damaged"),
+    "truncated PNG": (encoded(photograph(), "PNG")[:500], "is a PNG file that is truncated or damaged"),
+    "absurd size": (png_of_claimed_size(30_000, 30_000), "claims 30,000 × 30,000 pixels"),
+    "no size": (png_of_claimed_size(0, 5), "is not an image, or its header is broken"),
+    "1-bit BMP": (encoded(photograph().convert("1"), "BMP"), "is a BMP that is damaged, compressed or of an unusual"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refuses_and_says_why(kind):
+    contents, why = REFUSED[kind]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode(contents)
+    assert why in decoding.why_refused(contents)
+
+
+def test_an_absurd_size_is_refused_by_its_header():
+    """Not by failing to allocate it: the message comes from the check before decoding."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match="absurd image size"):
+        decode(png_of_claimed_size(30_000, 30_000))
