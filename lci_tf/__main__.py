@@ -1,20 +1,24 @@
-"""Lists the commands."""
+"""`python -m lci_tf` lists the commands."""
 
 import ast
 import pathlib
 
+from lci_tf import closed_pipe
+
 COMMANDS = (
-    "check_data", "settings", "train", "probe", "knn", "finetune", "figures", "export", "embed",
+    "check_data", "settings", "locality", "train", "probe", "knn", "finetune", "voc", "figures", "export", "embed",
 )  # fmt: skip
 
 
-def main():
+def main() -> None:
     print("Commands, each with --help:\n")
     for name in COMMANDS:
-        # Read, not imported: a list should not wait for TensorFlow.
+        # Parsed, not imported: a list should not wait for TensorFlow.
         source = (pathlib.Path(__file__).parent / f"{name}.py").read_text()
-        print(f"  python -m lci_tf.{name:14s} {ast.get_docstring(ast.parse(source)).splitlines()[0]}")
+        documented = ast.get_docstring(ast.parse(source)) or ""
+        print(f"  python -m lci_tf.{name:14s} {documented.splitlines()[0]}")
 
 
 if __name__ == "__main__":
-    main()
+    with closed_pipe.ends_quietly():
+        main()

@@ -1,6 +1,6 @@
-"""Tells whether a data set is what you think it is: counts, sizes, formats, damage, copies, and how it looks.
+"""Checks that a data set is what you think it is: counts, sizes, formats, damaged files, duplicates, sample pictures.
 
-Exits with 1 if something is wrong enough to spoil a training."""
+The exit code is 1 if it finds anything that would spoil training."""
 
 import pathlib
 import textwrap
@@ -9,17 +9,14 @@ from absl import flags
 
 from lci_tf import cli
 
-cli.define_data_flags(split_help="which part of the data set; by default all")
+cli.define_data_flags(split_help="split of the data set; by default all")
 cli.define_settings_flags("crop_size", "resize", "batch_size")
-flags.DEFINE_boolean(
-    "download", False, "let tensorflow-datasets download and prepare the data set first", module_name=cli.DATA
-)
-flags.DEFINE_string("output_dir", "check_data", "where the pictures go", module_name="Output")
+flags.DEFINE_string("out_dir", "check_data", "folder for the pictures", module_name="Output")
 
-_SHOWN = 10
+_MAX_SHOWN = 10  # lines of unreadable images and of duplicates
 
 
-def main():
+def main() -> int | None:
     from lci_tf import data
     from lci_tf.data import inspection, pipeline
     from lci_tf.plotting import pictures
@@ -28,11 +25,10 @@ def main():
     settings = cli.settings_from_flags()
     settings.check_images()
     crops = pipeline.Crops(settings.crop_size, settings.resize)
-    if flag.download:
-        data.prepare(flag.dataset, flag.data_dir)
+    cli.fetch_if_allowed(flag.dataset, flag.data_dir)
     splits = [flag.split] if flag.split else data.split_names(flag.dataset, flag.data_dir)
-    output_dir = pathlib.Path(flag.output_dir)
-    output_dir.mkdir(parents=True, exist_ok=True)
+    out_dir = pathlib.Path(flag.out_dir)
+    out_dir.mkdir(parents=True, exist_ok=True)
 
     print(f"Crops of {settings.crop_size} pixels from images of {settings.resize}, batches of {settings.batch_size}")
     findings, wrong, label_names = {}, [], {}
@@ -44,7 +40,7 @@ def main():
         wrong += [f"{split}: {problem}" for problem in inspection.problems(found, crops, flag.max_bad_images)]
         name = f"{flag.dataset.replace('/', '_').replace(':', '_')}_{split}"
         for kind, picture in inspection.pictures_of(found, crops, flag.seed).items():
-            path = output_dir / f"{name}_{kind}.png"
+            path = out_dir / f"{name}_{kind}.png"
             pictures.save(path, picture)
             print(f"  {kind:13s} {path}")
     first = splits[0]
@@ -52,11 +48,11 @@ def main():
         wrong.append(f"{first}: {findings[first].count:,} images do not fill a batch of {settings.batch_size}")
     wrong += inspection.differing_labels(label_names)
     for (first, second), places in inspection.shared_images(findings).items():
-        wrong.append(f"{len(places):,} images of {second} stand in {first} too, such as {places[0]}")
+        wrong.append(f"{len(places):,} images of {second} are also in {first}, such as {places[0]}")
     for problem in wrong:
         print(f"WRONG {problem}")
     if not wrong:
-        print("Nothing found that would spoil a training.")
+        print("Found nothing that would spoil training.")
     return 1 if wrong else 0
 
 
@@ -67,7 +63,7 @@ def _print_findings(source, found):
     if source.label_kind == "none":
         print("  labels        none")
     else:
-        what = "classes" if source.label_kind == "class" else "labels, several per image"
+        what = "classes" if source.label_kind == "class" else "labels, any number per image"
         counts = ", ".join(f"{name} {found.label_counts[name]:,}" for name in source.label_names)
         _print_entry("labels", f"{len(source.label_names)} {what}: {counts}")
     sizes = [f"{width}×{height} ({n:,})" for (width, height), n in found.sizes.most_common(5)]
@@ -78,16 +74,16 @@ def _print_findings(source, found):
     _print_entry("formats", ", ".join(f"{kind} ({n:,})" for kind, n in found.formats.most_common()))
     turned = ", ".join(f"EXIF orientation {o} ({n:,})" for o, n in sorted(found.orientations.items()))
     _print_entry("orientation", f"{turned}; turned upright" if turned else "all as stored")
-    _print_some("unreadable", [f"{why}" for _, why in sorted(found.unreadable.items())])
-    _print_some("duplicates", [" = ".join(places) for places in found.duplicates])
+    _print_list("unreadable", [f"{why}" for _, why in sorted(found.unreadable.items())])
+    _print_list("duplicates", [" = ".join(places) for places in found.duplicates])
 
 
-def _print_some(name, lines):
+def _print_list(name, lines):
     print(f"  {name:13s} {f'{len(lines):,}' if lines else 'none'}")
-    for line in lines[:_SHOWN]:
+    for line in lines[:_MAX_SHOWN]:
         print(f"                {line}")
-    if len(lines) > _SHOWN:
-        print(f"                and {len(lines) - _SHOWN:,} more")
+    if len(lines) > _MAX_SHOWN:
+        print(f"                and {len(lines) - _MAX_SHOWN:,} more")
 
 
 def _print_entry(name, text):

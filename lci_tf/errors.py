@@ -1,5 +1,5 @@
-"""What a user can put right: reported by the commands as one line, without a traceback."""
+"""The error for mistakes that users can fix: commands report it in one line, without a traceback."""
 
 
 class InputError(ValueError):
-    """A flag, file or data set is not what was expected. The message says which, what came, and what to do."""
+    """A flag, file or data set is not as expected. The message names it, says what was found, and what to do."""

@@ -1,8 +1,9 @@
-"""Tells what features are worth by the nearest neighbours of images: accuracy for several k, or a picture of them.
+"""Evaluates features by nearest neighbours: classification accuracy for several k, or a picture of the neighbours.
 
-By default every image of a labelled set is classified by all others (leave one out), as the paper does with the
+By default, each image of a labelled set is classified by all the others (leave one out), as the paper does with the
 validation images of Places. --retrieve=8 or --queries=FILE,FILE shows images and their neighbours, labelled or not."""
 
+import dataclasses
 import pathlib
 
 from absl import flags
@@ -12,36 +13,58 @@ from lci_tf.errors import InputError
 
 _NEIGHBOURS, _PICTURE, _OUTPUT = "Neighbours", "Retrieval", "Output"
 
-cli.define_data_flags(split_help="which part; by default the one to test with, and for --train_test that to train on")
+cli.define_data_flags(
+    split_help="split of the data set; by default the one for testing, or with --train_test the one for training"
+)
 cli.define_model_flags()
 flags.DEFINE_string(
     "compare", None,
-    "a second network beside it: a run, a checkpoint, a SavedModel or Keras model (--pixels holds for it); or random",
-    module_name="Network",
+    "a second network to compare: a run, a checkpoint, a SavedModel or Keras model (with --pixels); or random",
+    module_name="Networks",
 )  # fmt: skip
-flags.DEFINE_string("compare_layer", None, "which feature map of it; by default as --layers", module_name="Network")
-cli.FLAGS["layers"].help = "which feature maps; by default conv5, or the last"
-flags.DEFINE_list("k", ["1", "5", "10", "20", "50", "100"], "how many neighbours vote", module_name=_NEIGHBOURS)
+flags.DEFINE_string("compare_layer", None, "feature map of --compare; by default as --layers", module_name="Networks")
+cli.FLAGS["layers"].help = "feature maps, such as conv4,conv5; by default conv5, or else the last"
+flags.DEFINE_list("k", ["1", "5", "10", "20", "50", "100"], "numbers of neighbours that vote", module_name=_NEIGHBOURS)
 flags.DEFINE_boolean(
-    "train_test", False, "classify test images by training images, instead of each by all others",
+    "train_test", False, "classify test images by neighbours among training images, not each image by all others",
     module_name=_NEIGHBOURS,
 )  # fmt: skip
-flags.DEFINE_string("test_split", None, "which part to test with, for --train_test", module_name=_NEIGHBOURS)
+flags.DEFINE_string("test_split", None, "with --train_test: split to test on", module_name=_NEIGHBOURS)
 flags.DEFINE_enum(
-    "crops", None, ["centre", "five", "ten"], "whose features are joined [five; for pictures the centre]",
+    "crops", None, ["centre", "five", "ten"], "crops of an image whose features are joined [five; centre for pictures]",
     module_name=_NEIGHBOURS,
 )  # fmt: skip
 flags.DEFINE_integer("crop_size", None, "side of a crop in pixels [as in pre-training]", 8, module_name=_NEIGHBOURS)
-flags.DEFINE_integer("resize", None, "short side before a crop is cut [likewise]", 8, module_name=_NEIGHBOURS)
-flags.DEFINE_boolean("faiss", False, "search by faiss, which needs all features in memory", module_name=_NEIGHBOURS)
-flags.DEFINE_integer("retrieve", None, "show so many images, chosen at random", lower_bound=1, module_name=_PICTURE)
-flags.DEFINE_list("queries", [], "show these: paths, ends of paths, or numbers in the data set", module_name=_PICTURE)
-flags.DEFINE_integer("neighbours", 8, "of each that is shown", lower_bound=1, module_name=_PICTURE)
-flags.DEFINE_string("out_dir", None, "where the results go [RUN_DIR/knn/NAME, or knn/NAME]", module_name=_OUTPUT)
-flags.DEFINE_integer("batch_size", 32, "images at a time", lower_bound=1, module_name=_OUTPUT)
+flags.DEFINE_integer(
+    "resize", None, "short side of images before cropping, in pixels [as in pre-training]", 8, module_name=_NEIGHBOURS
+)
+flags.DEFINE_boolean("faiss", False, "search with faiss, which needs all features in memory", module_name=_NEIGHBOURS)
+flags.DEFINE_integer(
+    "retrieve",
+    None,
+    "show this many images, chosen at random, with their neighbours",
+    lower_bound=1,
+    module_name=_PICTURE,
+)
+flags.DEFINE_list(
+    "queries",
+    [],
+    "show these images with their neighbours: paths, ends of paths, or indices in the data set",
+    module_name=_PICTURE,
+)
+flags.DEFINE_integer(
+    "neighbours", 8, "number of neighbours to show for each image", lower_bound=1, module_name=_PICTURE
+)
+flags.DEFINE_string(
+    "out_dir",
+    None,
+    "folder for the results [RUN_DIR/knn/NAME, or runs/NETWORK/knn/NAME without a run]",
+    module_name=_OUTPUT,
+)
+flags.DEFINE_integer("batch_size", 32, "images per batch", lower_bound=1, module_name=_OUTPUT)
 
 
-def main():
+def main() -> int | None:
     flag = cli.FLAGS
     ks = _check(flag)
     import tensorflow as tf
@@ -50,25 +73,30 @@ def main():
 
     if flag.faiss:
         faiss_search.require()
-    tf.config.experimental.enable_tensor_float_32_execution(False)  # whose similarities would have three digits
+    tf.config.experimental.enable_tensor_float_32_execution(
+        False
+    )  # its similarities would be exact to three digits only
     networks = _networks(flag)
+    cli.fetch_if_allowed(flag.dataset, flag.data_dir)
     if flag.retrieve or flag.queries:
         return _retrieve(flag, networks)
     return _measure(flag, networks, ks)
 
 
 def _check(flag):
-    """What can be told before anything is opened. Returns the numbers of neighbours."""
+    """Refuses flags that do not go together, before anything is opened. Returns the values of k, sorted."""
     if flag.test_split and not flag.train_test:
-        raise InputError("--test_split: is for --train_test; give --split for a set whose images classify each other")
+        raise InputError("--test_split: only for --train_test; for leave-one-out, give --split")
     if flag.retrieve and flag.queries:
         raise InputError("--retrieve and --queries: give one of them")
     if (flag.retrieve or flag.queries) and flag.train_test:
-        raise InputError("--train_test: is for accuracies; --retrieve and --queries show the neighbours in one set")
+        raise InputError("--train_test: measures accuracy; --retrieve and --queries show neighbours within one set")
     if (flag.retrieve or flag.queries) and len(flag.layers) > 1:
-        raise InputError(f"--layers={','.join(flag.layers)}: --retrieve and --queries show the neighbours in one layer")
+        raise InputError(
+            f"--layers={','.join(flag.layers)}: --retrieve and --queries show neighbours in a single layer; give one"
+        )
     if flag.compare_layer and not flag.compare:
-        raise InputError("--compare_layer: of which network? Give --compare")
+        raise InputError("--compare_layer: needs --compare too")
     try:
         ks = sorted({int(k) for k in flag.k})
     except ValueError:
@@ -79,7 +107,7 @@ def _check(flag):
 
 
 def _networks(flag):
-    """The network that is looked at, and the one beside it if there is any."""
+    """The network to evaluate, and the one to compare it with, if any."""
     from lci_tf.evaluation.neighbours.knn_evaluation import Network
 
     first = cli.model_from_flags()
@@ -102,10 +130,11 @@ def _second(flag, layers, layers_flag):
             return trained.random_like(flag.run_dir, flag.seed)
         settings = cli.settings_from_flags()
         return trained.random(settings.backbone, settings.width, flag.seed)
-    place = pathlib.Path(flag.compare.removesuffix(".index")).expanduser()
-    if (place / "run.flags").is_file() or pathlib.Path(f"{place}.index").is_file():
+    cli.require_trust(compare=flag.compare)
+    path = pathlib.Path(flag.compare.removesuffix(".index")).expanduser()
+    if (path / "run.flags").is_file() or pathlib.Path(f"{path}.index").is_file():
         return trained.from_run(flag.compare, flag.checkpoint, "--compare")
-    return trained.from_file(flag.compare, layers, flag.pixels, "--compare", layers_flag)
+    return trained.from_file(flag.compare, layers, flag.pixels, "--compare", layers_flag, cli.trusts_model())
 
 
 def _default_layer(model):
@@ -121,7 +150,7 @@ def _name(origin):
 
 
 def _crops(flag, model):
-    """As in pre-training, or else as the data set's preset has it."""
+    """The crops that the flags ask for; by default those of pre-training, or else those of the data set's preset."""
     from lci_tf.data.pipeline import Crops
 
     preset = cli.settings_from_flags()
@@ -133,24 +162,33 @@ def _crops(flag, model):
     return Crops(size, resize)
 
 
-def _folder(flag, network, *sources):
-    origin = network.model.origin
-    which = "random" if "random" in origin else f"step-{origin['step']}" if "step" in origin else "model"
-    parts = [flag.dataset.replace("/", "_").replace(":", "_"), *dict.fromkeys(s.split for s in sources), which]
-    return pathlib.Path(flag.out_dir or pathlib.Path(origin.get("run", "")) / "knn" / "_".join(parts)).expanduser()
-
-
-def _protocol(flag, views, folder):
+def _begin(flag, networks, sources, views, **protocol):
+    """The protocol of the search, and all that the results depend on. Creates the folder for these results."""
     from lci_tf.evaluation.neighbours.knn_evaluation import Protocol
+    from lci_tf.runs import provenance, results_folder
 
-    return Protocol(flag.crops or views, flag.faiss, flag.seed, flag.batch_size, flag.max_bad_images, folder)
+    found_by = Protocol(
+        flag.crops or views, flag.faiss, flag.seed, flag.batch_size, flag.max_bad_images, pathlib.Path()
+    )
+    asked = provenance.question(
+        protocol={**protocol, **found_by.described()},
+        networks=[provenance.of_network(network.described()) for network in networks],
+        data={"dataset": flag.dataset, "sets": [provenance.of_images(source) for source in sources]},
+        seed=flag.seed,
+    )
+    names = [flag.dataset.replace("/", "_").replace(":", "_"), *dict.fromkeys(source.split for source in sources)]
+    default = results_folder.default("knn", names, networks[0].model.origin, asked)
+    folder = pathlib.Path(flag.out_dir or default).expanduser()
+    results_folder.begin(folder, asked, "search for neighbours")
+    return dataclasses.replace(found_by, folder=folder), asked
 
 
 def _measure(flag, networks, ks):
-    """Accuracies on the screen, in a file and in a figure."""
+    """Measures accuracies; prints them, keeps them in a file, and plots them."""
     from lci_tf.data import labelled
     from lci_tf.evaluation.neighbours import knn_evaluation
     from lci_tf.plotting import plots
+    from lci_tf.runs import provenance
 
     if flag.train_test:
         train, test = labelled.open_labelled(
@@ -159,75 +197,75 @@ def _measure(flag, networks, ks):
     else:
         train, test = labelled.open_one(flag.dataset, flag.data_dir, flag.split), None
     sources = [train, test] if test else [train]
-    folder = _folder(flag, networks[0], *sources)
-    protocol = _protocol(flag, "five", folder)
-    lines, described = {}, []
+    method = "train and test" if test else "leave one out"
+    protocol, asked = _begin(flag, networks, sources, "five", method=method, k=ks)
+    folder = protocol.folder
+    lines: dict[str, dict[int, float]] = {}
+    described = []
     for network in networks:
         accuracies, counts = knn_evaluation.evaluate(network, train, test, protocol, ks)
         described.append({**network.described(), "accuracy": accuracies})
         lines |= {f"{network.name}, {layer}": by_k for layer, by_k in accuracies.items()}
-    method = "train and test" if test else "leave one out"
-    counted = [{"split": source.split, "images": count} for source, count in zip(sources, counts, strict=True)]
-    _keep(folder / "results.json", {
-        "protocol": {"method": method, "k": ks, **protocol.described()},
-        "networks": described,
-        "data": {"dataset": flag.dataset, "classes": len(train.label_names), "sets": counted},
-        "seed": flag.seed,
-    })  # fmt: skip
+    # Only images that can be read and have a class count.
+    counted = [{**part, "images": count} for part, count in zip(asked["data"]["sets"], counts, strict=True)]
+    data = {**asked["data"], "classes": len(train.label_names), "sets": counted}
+    _keep(folder / "results.json", {**asked, "networks": described, "data": data})
     plots.save(plots.knn_accuracy(lines, chance=1 / len(train.label_names)), folder / "accuracy.png")
     sets = ", ".join(f"{c['images']:,} images of {train.name} {c['split']}" for c in counted)
-    print(f"Nearest neighbours, {method}, {sets}: percent right")
+    print(f"Nearest neighbours, {method}, {sets}: accuracy in percent")
     width = max(map(len, lines))
     print(f"  {'k':{width}s}" + "".join(f"{k:8d}" for k in ks))
     for name, by_k in lines.items():
         print(f"  {name:{width}s}" + "".join(f"{100 * by_k[k]:8.1f}" for k in ks))
+    print(f"Inputs     {provenance.line(asked)}")
     print(f"Results    {folder / 'results.json'}")
     print(f"Figure     {folder / 'accuracy.png'}")
 
 
 def _retrieve(flag, networks):
-    """A picture of images and their neighbours, and a file that names them."""
+    """Draws images with their neighbours, and lists them in a file."""
     from lci_tf.data import labelled
-    from lci_tf.evaluation.neighbours import exact_search as knn
-    from lci_tf.evaluation.neighbours import faiss_search, knn_evaluation, retrieval
+    from lci_tf.evaluation.neighbours import exact_search, faiss_search, knn_evaluation, retrieval
     from lci_tf.plotting import pictures
+    from lci_tf.runs import provenance
 
     source = labelled.open_any(flag.dataset, flag.data_dir, flag.split)
-    folder = _folder(flag, networks[0], source)
-    protocol = _protocol(flag, "centre", folder)
     queries = retrieval.choose_queries(source, flag.queries)
     if source.count:
         retrieval.check_enough(source, source.count, flag.retrieve, flag.neighbours)
+    protocol, asked = _begin(flag, networks, [source], "centre", neighbours=flag.neighbours, retrieve=flag.retrieve,
+                             queries=flag.queries)  # fmt: skip
+    folder = protocol.folder
     retrieved = {}
     for network in networks:
-        knn_evaluation.settle(network, source, protocol)
+        knn_evaluation.calibrate_batch_norm(network, source, protocol)
         found = knn_evaluation.features_of(network, source, protocol)
         retrieval.check_enough(source, len(found.numbers), flag.retrieve, flag.neighbours)
         queries = queries or retrieval.random_queries(found.numbers, flag.retrieve, flag.seed)
         (features,) = found.layers.values()
-        knn.normalise(features)
-        search = faiss_search.nearest if flag.faiss else knn.nearest
+        exact_search.normalise(features)
+        search = faiss_search.nearest if flag.faiss else exact_search.nearest
         retrieved[network.name] = retrieval.retrieve(found, features, queries, flag.neighbours, search)
     pictures.save(folder / "retrieval.png", retrieval.picture(source, queries, retrieved))
     _keep(folder / "retrieval.json", {
-        "protocol": {"neighbours": flag.neighbours, **protocol.described()},
-        "networks": [{**n.described(), "layer": n.model.layers[0]} for n in networks],
-        "data": {"dataset": flag.dataset, "split": source.split, "images": len(found.numbers)},
-        "seed": flag.seed,
+        **asked,
+        "networks": [n.described() for n in networks],
         "queries": retrieval.described(source, queries, retrieved),
     })  # fmt: skip
-    for name, of in retrieved.items():
-        if of.is_right is not None:
-            print(f"{name}: {of.is_right.mean():.0%} of the neighbours shown are of the query's class (green frames)")
+    for name, result in retrieved.items():
+        if result.is_right is not None:
+            print(
+                f"{name}: {result.is_right.mean():.0%} of the neighbours shown are of the query's class (green frames)"
+            )
     print(f"Picture    {folder / 'retrieval.png'}")
+    print(f"Inputs     {provenance.line(asked)}")
     print(f"Results    {folder / 'retrieval.json'}")
 
 
 def _keep(path, results):
     import json
 
-    from lci_tf import files
-    from lci_tf.runs import run as runs
+    from lci_tf import files, runs
 
     files.replace_file(path, json.dumps({**results, "versions": runs.versions()}, indent=2) + "\n")
 

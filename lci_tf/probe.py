@@ -1,14 +1,14 @@
-"""Puts linear classifiers on the frozen features of a network, and tells how good they are on test images.
+"""Trains linear classifiers on the frozen features of a network, and measures them on test images.
 
-`--run_dir=RUN --dataset=stl10` is the paper's protocol for STL-10; other sets have theirs, and your own images have a
-shorter one. Started again with the same flags, a probe goes on where it was left, or shows its results.
+`--run_dir=RUN --dataset=stl10` is the paper's protocol for STL-10; the paper's other data sets have theirs, and your
+own images have a shorter one. Started again with the same flags, it resumes where it stopped, or shows its results.
 
-`--task=tiles` asks whether the network sees beyond local statistics: whether features tell natural images from images
-whose tiles were permuted and whose seams were inpainted, by a network of `lci_tf.train --transforms=tiles`."""
+`--task=tiles` tests whether the network sees beyond local statistics: whether its features tell natural images from
+images whose tiles were permuted and whose seams were inpainted by a network of `lci_tf.train --transforms=tiles`."""
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -19,67 +19,70 @@ from lci_tf.errors import InputError
 if TYPE_CHECKING:
     from lci_tf.data.source import Source
 
-_PROTOCOL, _LABELS, _OUTPUT = "Protocol", "Labels", "Output"
+_PROTOCOL, _OUTPUT = "Protocol", "Output"
 
-cli.define_data_flags(split_help="which part to train on; by default the one for that, or four fifths of the only one")
-flags.DEFINE_string("test_split", None, "which part to test with, likewise", module_name=cli.DATA)
-flags.DEFINE_boolean("cache", False, "decode training images once and keep them in memory", module_name=cli.DATA)
+cli.define_labelled_data_flags()
 cli.define_model_flags()
 flags.DEFINE_enum(
-    "task", "labels", ["labels", "tiles"], "what to tell: an image's labels; or whether its tiles were permuted",
+    "task", "labels", ["labels", "tiles"], "what to predict: an image's labels, or whether its tiles were permuted",
     module_name=_PROTOCOL,
 )  # fmt: skip
 flags.DEFINE_string(
-    "seam_run_dir", None, "for --task=tiles: a run of lci_tf.train --transforms=tiles, or a checkpoint of one",
+    "seam_run_dir", None, "for --task=tiles: run directory of lci_tf.train --transforms=tiles, or a checkpoint",
     module_name=_PROTOCOL,
 )  # fmt: skip
 flags.DEFINE_enum(
     "protocol", None, [name for name in probe_protocols.PROTOCOLS if name != "tiles"],
-    "how to train; by default that of --dataset", module_name=_PROTOCOL,
+    "training protocol; by default that of --dataset", module_name=_PROTOCOL,
 )  # fmt: skip
 flags.DEFINE_enum(
     "solver", "sgd", ["sgd", "ridge"],
-    "sgd as in the protocol; or ridge regression on centre crops, for a quick look", module_name=_PROTOCOL,
+    "SGD as in the protocol, or ridge regression on centre crops for a quick result", module_name=_PROTOCOL,
 )  # fmt: skip
-flags.DEFINE_boolean("mirror", False, "with --solver=ridge, train on mirror images too", module_name=_PROTOCOL)
-flags.DEFINE_boolean("multi_crop", False, "test by ten crops too, and not only by the centre", module_name=_PROTOCOL)
+flags.DEFINE_boolean("mirror", False, "with --solver=ridge, train on mirrored images too", module_name=_PROTOCOL)
+flags.DEFINE_boolean("multi_crop", False, "test with ten crops as well as with the centre crop", module_name=_PROTOCOL)
 flags.DEFINE_integer(
-    "grid", None, "pool maps to so many squares along each side; by default as in the protocol", lower_bound=1,
+    "grid", None, "pool feature maps to this many squares along each side [as in the protocol]", lower_bound=1,
     module_name=_PROTOCOL,
 )  # fmt: skip
 for _name, _text in {
-    "crop_size": "side of a crop in pixels",
-    "resize": "short side of the image before a crop is cut; smaller images are not enlarged",
-    "epochs": "passes over the training images",
-    "batch_size": "images per step",
+    "crop_size": "side of a crop in pixels, instead of the protocol's",
+    "resize": "short side of images before cropping, in pixels, instead of the protocol's",
+    "epochs": "passes over the training images, instead of the protocol's",
+    "batch_size": "images per step, instead of the protocol's",
 }.items():
     _lowest = 8 if _name == "crop_size" else 1
-    flags.DEFINE_integer(_name, None, f"{_text}, instead of the protocol's", _lowest, module_name=_PROTOCOL)
+    flags.DEFINE_integer(_name, None, _text, _lowest, module_name=_PROTOCOL)
 flags.DEFINE_float(
-    "learning_rate", None, "the first, instead of the protocol's; later ones keep their ratio to it",
+    "learning_rate", None, "initial learning rate, instead of the protocol's; later rates keep their ratio to it",
     module_name=_PROTOCOL,
 )  # fmt: skip
-flags.DEFINE_float("label_fraction", None, "train on this share of each class", module_name=_LABELS)
-flags.DEFINE_integer(
-    "labels_per_class", None, "train on so many images of each class", lower_bound=1, module_name=_LABELS
+cli.define_label_flags()
+flags.DEFINE_boolean(
+    "folds", False, "train on each of STL-10's ten official folds, and report mean and spread", module_name=cli.LABELS
 )
-flags.DEFINE_boolean("folds", False, "STL-10's ten official folds: mean and spread", module_name=_LABELS)
-flags.DEFINE_string("out_dir", None, "where the results go [RUN_DIR/probe/NAME, or probe/NAME]", module_name=_OUTPUT)
+flags.DEFINE_string(
+    "out_dir",
+    None,
+    "folder for the results [RUN_DIR/probe/NAME, or runs/NETWORK/probe/NAME without a run]",
+    module_name=_OUTPUT,
+)
 flags.DEFINE_integer("checkpoint_every", 1000, "steps between checkpoints", lower_bound=1, module_name=_OUTPUT)
 flags.register_validator("learning_rate", lambda v: v is None or v > 0, "expected a rate above 0")
-flags.register_validator("label_fraction", lambda v: v is None or 0 < v <= 1, "expected a share above 0, up to 1")
 
 _OVERRIDES = ("layers", "grid", "crop_size", "resize", "epochs", "batch_size", "learning_rate")
 
 
-def main():
+def main() -> None:
     flag = cli.FLAGS
     _check(flag)
+    from lci_tf import runs
     from lci_tf.evaluation.probe import probe_results
     from lci_tf.evaluation.probe.frozen import FrozenFeatures
-    from lci_tf.runs import results_folder
-    from lci_tf.runs import run as runs
+    from lci_tf.evaluation.results import table
+    from lci_tf.runs import provenance, results_folder
 
+    cli.require_trust(seam_run_dir=flag.seam_run_dir)
     model = cli.model_from_flags()
     if flag.task == "tiles":
         return _probe_tiles(flag, model)
@@ -92,7 +95,7 @@ def main():
     protocol = dataclasses.replace(protocol, metric=metric)
     features = FrozenFeatures(model, protocol)
     asked = _asked(flag, protocol, model, data)
-    folder = pathlib.Path(flag.out_dir or _default_folder(flag, protocol, model, asked))
+    folder = _folder(flag, protocol, model, asked)
     results = results_folder.begin(folder, asked, "probe")
     if results is None or (flag.multi_crop and not probe_results.has_multi_crop(results)):
         print(f"Linear probe {protocol.name!r}\n{probe_protocols.describe(protocol, flag.solver)}")
@@ -101,34 +104,38 @@ def main():
         layers = probe_results.results_of(found, names)
         results = {**asked, "network": model.origin, **more, "layers": layers, "versions": runs.versions()}
         probe_results.keep(folder, results)
-    print(probe_results.table(results))
+    print(table(results["layers"]))
+    print(f"Inputs     {provenance.line(asked)}")
     print(f"Results    {folder / 'results.json'}")
     print(f"Curves     tensorboard --logdir={folder}")
 
 
 def _check(flag):
-    """What can be told before anything is opened."""
+    """Refuses flags that do not go together, before anything is opened."""
     if flag.task == "tiles":
         if not flag.seam_run_dir:
             raise InputError("--seam_run_dir: --task=tiles needs an inpainter of seams; give a run of "
                              "python -m lci_tf.train --transforms=tiles")  # fmt: skip
         for name in ("protocol", "multi_crop", "mirror", "label_fraction", "labels_per_class", "folds"):
             if flag[name].value:
-                raise InputError(f"--{name}: is for --task=labels, and not for tiles")
+                raise InputError(f"--{name}: only for --task=labels, not for tiles")
         if flag.crop_size:
-            raise InputError("--crop_size: with --task=tiles it is that of --seam_run_dir; for another, train another")
+            raise InputError(
+                "--crop_size: with --task=tiles it is that of --seam_run_dir; for another size, train another"
+            )
     elif flag.seam_run_dir:
-        raise InputError("--seam_run_dir: is for --task=tiles")
-    if flag.label_fraction and flag.labels_per_class:
-        raise InputError("--label_fraction and --labels_per_class: give one of them")
+        raise InputError("--seam_run_dir: only for --task=tiles")
+    cli.check_label_flags()
     if flag.folds and (flag.label_fraction or flag.labels_per_class):
-        raise InputError("--folds: choose the images to train on; give neither --label_fraction nor --labels_per_class")
+        raise InputError(
+            "--folds: these choose the training images; give neither --label_fraction nor --labels_per_class"
+        )
     if flag.mirror and flag.solver != "ridge":
-        raise InputError("--mirror: is for --solver=ridge; sgd mirrors half of its random crops anyway")
+        raise InputError("--mirror: only for --solver=ridge; sgd mirrors half of its random crops anyway")
     if flag.solver == "ridge":
         for name in ("epochs", "learning_rate", "cache"):
             if flag[name].value:
-                raise InputError(f"--{name}: is for --solver=sgd; ridge has a closed form")
+                raise InputError(f"--{name}: only for --solver=sgd; ridge has a closed form")
 
 
 def _protocol(flag, name, crop_size, resize):
@@ -140,7 +147,14 @@ def _protocol(flag, name, crop_size, resize):
 
 @dataclasses.dataclass(frozen=True)
 class _Data:
-    """Images to train on, and all from which they were chosen; to test with; and numbers of those in each fold."""
+    """The images of a probe.
+
+    Attributes:
+      train: labelled images to train on.
+      all_train: those from which `train` was chosen.
+      test: labelled images to test on.
+      folds: for each of STL-10's folds, the indices of its images in `train`.
+    """
 
     train: "Source"
     all_train: "Source"
@@ -150,48 +164,52 @@ class _Data:
 
 def _open(flag):
     from lci_tf.data import labelled
+    from lci_tf.data.source import check_batch
     from lci_tf.evaluation.probe import tasks
 
+    cli.fetch_if_allowed(flag.dataset, flag.data_dir)
     train, test = labelled.open_labelled(
         flag.dataset, flag.data_dir, kinds=("class", "multi-label"), train_split=flag.split, test_split=flag.test_split
     )
     chosen = train
     if flag.label_fraction or flag.labels_per_class:
         chosen = labelled.few(train, flag.label_fraction, flag.labels_per_class, flag.seed)
+    if flag.batch_size and flag.solver == "sgd":  # a protocol's may be larger: then images repeat within a batch
+        check_batch(flag.batch_size, chosen.name, chosen.split, chosen.count)
     folds = labelled.stl10_folds(train, flag.data_dir) if flag.folds else None
-    return _Data(tasks.counted(chosen), train, test, folds)
+    return _Data(tasks.with_count(chosen), train, test, folds)
 
 
-def _asked(flag, protocol, model, data):
-    """All that the results depend on, in plain values; where the files of the network are does not matter."""
-    places = ("run", "checkpoint", "model")
-    return {
-        "solver": flag.solver,
-        **({"mirror": True} if flag.mirror else {}),  # left out where it is not, as in results from before there was it
-        "protocol": {**probe_protocols.facts(protocol, flag.solver), "layers": model.layers},
-        "network": {name: value for name, value in model.origin.items() if name not in places},
-        "data": {
+def _asked(flag, protocol, model, data, **more):
+    """Everything that the results depend on, in plain values; see `provenance`."""
+    from lci_tf.runs import provenance
+
+    return provenance.question(
+        solver=flag.solver,
+        mirror=flag.mirror,
+        protocol={**probe_protocols.facts(protocol, flag.solver), "layers": model.layers},
+        network=provenance.of_network(model.origin),
+        data={
             "dataset": flag.dataset,
             "labels": len(data.train.label_names),
-            "train": {"split": data.train.split, "images": data.train.count},
-            "test": {"split": data.test.split, "images": data.test.count},
+            "train": provenance.of_images(data.train),
+            "test": provenance.of_images(data.test),
             **{name: flag[name].value for name in ("label_fraction", "labels_per_class", "folds")},
         },
-        "seed": flag.seed,
-    }
+        seed=flag.seed,
+        **more,
+    )
 
 
-def _default_folder(flag, protocol, model, asked):
+def _folder(flag, protocol, model, asked):
     from lci_tf.runs import results_folder
 
-    origin = model.origin
-    network = "random" if "random" in origin else f"step-{origin['step']}" if "step" in origin else "model"
-    name = f"{protocol.name}_{flag.solver}_{network}_{results_folder.digest(asked)}"
-    return pathlib.Path(origin.get("run", "")) / "probe" / name
+    default = results_folder.default("probe", [protocol.name, flag.solver], model.origin, asked)
+    return pathlib.Path(flag.out_dir or default)
 
 
 def _probe(flag, model, features, protocol, data, folder):
-    """What was found, fold by fold, and what else to keep."""
+    """Trains and tests. Returns the answers of each fold, and what else to keep with the results."""
     from lci_tf.data import cache, share
     from lci_tf.evaluation.probe import linear_probe, ridge_probe, tasks
 
@@ -205,7 +223,7 @@ def _probe(flag, model, features, protocol, data, folder):
         return linear_probe.probe(features, task_of(source), protocol, place, flag.seed, flag.checkpoint_every)
 
     if "random" in model.origin:
-        tasks.settle(model, task_of(data.all_train))
+        tasks.calibrate_batch_norm(model, task_of(data.all_train))
     if flag.solver == "ridge":
         found, regularisers = ridge_probe.probe(features, task_of(data.train), flag.seed, data.folds, flag.mirror)
         return found, {"regularisers": regularisers}
@@ -216,55 +234,56 @@ def _probe(flag, model, features, protocol, data, folder):
 
 
 def _probe_tiles(flag, model):
-    """Natural or permuted? See `transfer.tiles`."""
+    """Tests whether features tell natural images from permuted ones; see `evaluation.probe.tiles_task`."""
+    from lci_tf import runs
     from lci_tf.data import labelled
-    from lci_tf.evaluation.probe import probe_results, tasks
-    from lci_tf.evaluation.probe import tiles_task as tiles
+    from lci_tf.evaluation.probe import probe_results, tasks, tiles_task
     from lci_tf.plotting import pictures
-    from lci_tf.runs import results_folder
-    from lci_tf.runs import run as runs
+    from lci_tf.runs import provenance, results_folder
 
-    seams = tiles.load(flag.seam_run_dir)
+    seams = tiles_task.load(flag.seam_run_dir)
     protocol = _protocol(flag, "tiles", seams.crops.crop_size, seams.crops.resize)
     if not flag.layers and not set(protocol.layers) <= set(model.layers):
-        protocol = dataclasses.replace(protocol, layers=model.layers)  # of a network from elsewhere
+        protocol = dataclasses.replace(protocol, layers=model.layers)  # a network with other names for its layers
     model = model.only(protocol.layers)
+    cli.fetch_if_allowed(flag.dataset, flag.data_dir)
     train, test = labelled.open_images(flag.dataset, flag.data_dir, flag.split, flag.test_split)
-    data = _Data(tasks.counted(train), train, test, None)
-    asked = _asked(flag, protocol, model, data)
-    asked["seams"] = {name: value for name, value in seams.origin.items() if name != "checkpoint"}
-    folder = pathlib.Path(flag.out_dir or _default_folder(flag, protocol, model, asked))
+    data = _Data(tasks.with_count(train), train, test, None)
+    asked = _asked(flag, protocol, model, data, seams=provenance.of_network(seams.origin))
+    folder = _folder(flag, protocol, model, asked)
     results = results_folder.begin(folder, asked, "probe")
     if results is None:
         print(f"Linear probe {protocol.name!r}\n{probe_protocols.describe(protocol)}")
-        pictures.save(folder / "examples.png", tiles.examples(seams, test, protocol, flag.seed, flag.max_bad_images))
+        pictures.save(
+            folder / "examples.png", tiles_task.examples(seams, test, protocol, flag.seed, flag.max_bad_images)
+        )
         found = _answers(flag, model, protocol, data, seams, folder)
-        layers = probe_results.results_of([found], tiles.ANSWERS)
+        layers = probe_results.results_of([found], tiles_task.ANSWERS)
         network = {"network": model.origin, "seams": seams.origin}
         results = {**asked, **network, "layers": layers, "versions": runs.versions()}
         probe_results.keep(folder, results)
-    print(tiles.table(results))
+    print(tiles_task.table(results))
+    print(f"Inputs     {provenance.line(asked)}")
     print(f"Results    {folder / 'results.json'}")
     print(f"Examples   {folder / 'examples.png'}")
 
 
 def _answers(flag, model, protocol, data, seams, folder):
-    """Layer -> question -> how good the answers are."""
+    """Layer -> question -> how well a classifier on this layer answers it."""
     from lci_tf.data import cache
-    from lci_tf.evaluation.probe import linear_probe, ridge_probe, tasks
-    from lci_tf.evaluation.probe import tiles_task as tiles
+    from lci_tf.evaluation.probe import linear_probe, ridge_probe, tasks, tiles_task
     from lci_tf.evaluation.probe.frozen import FrozenFeatures
-    from lci_tf.evaluation.probe.head_evaluation import SINGLE
+    from lci_tf.evaluation.results import SINGLE
 
     features = FrozenFeatures(model, protocol)
     train = cache.in_memory(data.train, protocol.resize) if flag.cache else data.train
     asked = {
-        question: tiles.task(question, train, data.test, seams, protocol, flag.seed, flag.max_bad_images)
-        for question in tiles.QUESTIONS
+        question: tiles_task.task(question, train, data.test, seams, protocol, flag.seed, flag.max_bad_images)
+        for question in tiles_task.QUESTIONS
     }
     if "random" in model.origin:
-        tasks.settle(model, next(iter(asked.values())))
-    answers = {layer: {} for layer in features.layers}
+        tasks.calibrate_batch_norm(model, next(iter(asked.values())))
+    answers: dict[str, dict[str, Any]] = {layer: {} for layer in features.layers}
     for question, task in asked.items():
         if flag.solver == "ridge":
             ((found,), _) = ridge_probe.probe(features, task, flag.seed)

@@ -1,15 +1,15 @@
-"""Shows the settings that a pre-training with these flags would use, and which of them are not the paper's."""
+"""Shows the settings that pre-training with these flags would use, and marks those that differ from the paper's."""
 
 from absl import flags
 
 from lci_tf import cli
-from lci_tf import train as train  # whose flags are the ones to look at
+from lci_tf import train as train  # defines the flags
 from lci_tf.config import presets, probe_protocols
 
-flags.DEFINE_integer("replicas", 1, "devices that share a batch", lower_bound=1, module_name="Training")
+flags.DEFINE_integer("replicas", 1, "number of devices that share a batch", lower_bound=1, module_name="Training")
 
 
-def main():
+def main() -> None:
     settings = cli.settings_from_flags()
     settings.check(replicas=cli.FLAGS.replicas)
     print(presets.describe(cli.FLAGS.dataset, settings))

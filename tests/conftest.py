@@ -1,8 +1,12 @@
+import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # the tests share the cores: also those of the processes that they start
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+
 import lci_tf  # noqa: F401, I001 (before TensorFlow, which it keeps quiet)
 
 import contextlib
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -43,6 +47,51 @@ def write_png(tmp_path):
     return write
 
 
+@pytest.fixture(scope="session")
+def write_voc(tmp_path_factory):
+    """Writes a VOC folder: by split, an image of 48×40 pixels for each list of (class, is difficult).
+
+    Images with an aeroplane are blue, those with a boat have a white bar.
+    """
+
+    def write(splits):
+        rng, place, number = np.random.default_rng(0), tmp_path_factory.mktemp("voc"), 0
+        for folder in ("ImageSets/Main", "JPEGImages", "Annotations"):
+            (place / folder).mkdir(parents=True)
+        for split, images in splits.items():
+            names = []
+            for objects in images:
+                number += 1
+                names.append(f"{number:06d}")
+                pixels = rng.integers(60, 120, [40, 48, 3])
+                present = [name for name, _ in objects]
+                if "aeroplane" in present:
+                    pixels += [0, 0, 130]
+                if "boat" in present:
+                    pixels[15:25] = 255
+                Image.fromarray(pixels.astype(np.uint8)).save(place / "JPEGImages" / f"{names[-1]}.jpg")
+                found = "".join(
+                    f"<object><name>{name}</name><difficult>{int(difficult)}</difficult></object>"
+                    for name, difficult in objects
+                )
+                (place / "Annotations" / f"{names[-1]}.xml").write_text(f"<annotation>{found}</annotation>")
+            (place / "ImageSets" / "Main" / f"{split}.txt").write_text("\n".join(names) + "\n")
+        return place
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory):
+    """A folder of 40 smooth images, 48×48, without labels; not to be written to."""
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    for i in range(40):
+        rough = Image.fromarray(rng.integers(0, 256, [5, 5, 3], np.uint8))
+        rough.resize((48, 48), Image.Resampling.BICUBIC).save(folder / f"{i}.png")
+    return folder
+
+
 @pytest.fixture
 def bucket(monkeypatch):
     """The path of an empty bucket: TensorFlow's file system in memory, under the URL ram://bucket."""
@@ -54,7 +103,7 @@ def bucket(monkeypatch):
     monkeypatch.setitem(gpath._PREFIX_TO_BACKEND, "ram", gpath.backend_lib.tf_backend)
     monkeypatch.setitem(register._URI_PREFIXES_TO_CLS, "ram://", gpath.PosixGPath)
     tf.io.gfile.makedirs("ram://bucket")
-    yield files.place("ram://bucket")
+    yield files.as_path("ram://bucket")
     tf.io.gfile.rmtree("ram://bucket")
 
 
@@ -123,40 +172,60 @@ def stand_in(tmp_path_factory):
     return serve
 
 
-_ONE_AFTER_THE_OTHER = """
-import importlib, json, sys
+_COMMANDS = """
+import importlib, json, logging, os, sys, tempfile
 from lci_tf import cli
-name, commands = json.load(sys.stdin)
-command = importlib.import_module(f"lci_tf.{name}")
-for arguments in commands:
+
+command, answers = importlib.import_module(f"lci_tf.{sys.argv[1]}"), os.fdopen(os.dup(1), "w")
+for line in sys.stdin:
     for flag in cli.FLAGS:
         cli.FLAGS[flag].unparse()
-    sys.argv = [f"lci_tf/{name}.py", *arguments]
-    try:
-        cli.run(command.main, command.__doc__)
-    except SystemExit as end:
-        for stream in (sys.stdout, sys.stderr):
-            print(f"exit {end.code}", file=stream)
+    logging.getLogger("lci_tf").handlers.clear()
+    sys.argv, code = [command.__file__, *json.loads(line)], 0
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        os.dup2(output.fileno(), 1), os.dup2(errors.fileno(), 2)
+        try:
+            cli.run(command.main, command.__doc__)
+        except SystemExit as end:
+            code = end.code
+        said = []
+        for stream, file in ((sys.stdout, output), (sys.stderr, errors)):
+            stream.flush()
+            file.seek(0)
+            said.append(file.read().decode())
+    print(json.dumps([code, *said]), file=answers, flush=True)
 """
 
 
 @pytest.fixture(scope="session")
-def run_command():
-    """A command as a user runs it, but several times in one process: TensorFlow takes seconds to start.
+def run_command(tmp_path_factory):
+    """A command as a user runs it, but again and again in one process: TensorFlow takes seconds to start.
 
-    `run_command("knn", [flag, …], …)` gives (exit code, stdout, stderr) for each list of flags.
+    `run_command("knn", [flag, …], …)` gives (exit code, stdout, stderr) for each list of flags. There is one process at
+    a time, with a home of its own: without data sets that happen to be prepared on this machine.
     """
-    root = pathlib.Path(__file__).parents[1]
+    root, running = pathlib.Path(__file__).parents[1], {}
+    home = {**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))}
+
+    def end():
+        for process in running.values():
+            process.communicate()  # the end of its input is its end
+        running.clear()
 
     def run(name, *commands):
-        script = [sys.executable, "-c", _ONE_AFTER_THE_OTHER]
-        given = json.dumps([name, commands])
-        result = subprocess.run(script, cwd=root, capture_output=True, text=True, input=given)
-        assert result.returncode == 0, result.stderr
-        parts = [stream.split("exit ") for stream in (result.stdout, result.stderr)]
-        outputs = [[part if i == 0 else part.partition("\n")[2] for i, part in enumerate(p[:-1])] for p in parts]
-        codes = [int(part.partition("\n")[0]) for part in parts[0][1:]]
-        assert len(codes) == len(commands), result.stderr
-        return list(zip(codes, *outputs, strict=True))
+        if name not in running:
+            end()
+            command = [sys.executable, "-c", _COMMANDS, name]
+            running[name] = subprocess.Popen(
+                command, cwd=root, env=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        process, answers = running[name], []
+        for flags in commands:
+            print(json.dumps([str(flag) for flag in flags]), file=process.stdin, flush=True)
+            line = process.stdout.readline()
+            assert line, f"lci_tf.{name} {' '.join(map(str, flags))}: the process has ended"
+            answers.append(tuple(json.loads(line)))
+        return answers
 
-    return run
+    yield run
+    end()

@@ -30,14 +30,14 @@ def test_exported_during_the_training_and_after_it(tmp_path):
     assert (tmp_path / "keras" / "classifier.keras").is_file()
 
 
-def test_mistakes_are_told_in_one_line(tmp_path):
+def test_mistakes_are_reported_in_one_line(tmp_path, run_command):
     for arguments, message in (
-        ([], "lci_tf.export: --run_dir: which run is to be exported?"),
+        ([], "lci_tf.export: --run_dir: missing; give a run of lci_tf.train to export"),
         ([f"--run_dir={tmp_path}/none"], f"lci_tf.export: --run_dir={tmp_path}/none: no such run or checkpoint"),
         (
             [f"--run_dir={tmp_path}", "--export_dir=gs://bucket/a"],
-            "lci_tf.export: --export_dir=gs://bucket/a: is written to a folder; copy it to the bucket from there",
+            "lci_tf.export: --export_dir=gs://bucket/a: must be a local folder; copy exports to the bucket from there",
         ),
     ):
-        result = run("export", *arguments)
-        assert result.returncode == 2 and result.stderr == message + "\n"
+        ((code, _, errors),) = run_command("export", arguments)
+        assert code == 2 and errors == message + "\n"

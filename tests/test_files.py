@@ -9,20 +9,20 @@ from lci_tf.data.sets import folder
 
 
 def test_paths():
-    assert files.place("~/a") == pathlib.Path.home() / "a"
+    assert files.as_path("~/a") == pathlib.Path.home() / "a"
     assert files.absolute("a/../b") == str(pathlib.Path.cwd() / "b")
-    assert files.absolute("gs://bucket/a") == "gs://bucket/a" == str(files.place("gs://bucket") / "a")
+    assert files.absolute("gs://bucket/a") == "gs://bucket/a" == str(files.as_path("gs://bucket") / "a")
 
 
-def test_storage_that_is_not_known(refusal):
-    assert refusal(files.place, "gopher://a/b").startswith(
-        "gopher://a/b: is in no kind of storage that TensorFlow knows"
+def test_unknown_storage_is_refused(refusal):
+    assert refusal(files.as_path, "gopher://a/b").startswith(
+        "gopher://a/b: TensorFlow does not support this kind of storage"
     )
 
 
 def test_data_sets_that_are_not_read_from_buckets(bucket, refusal):
     message = refusal(data.open_source, "voc/2007", None, str(bucket))
-    assert message == f"--dataset=voc/2007: is not read from a bucket, {bucket}; only folder and tfrecord are"
+    assert message == f"--dataset=voc/2007: cannot be read from a bucket, {bucket}; only folder and tfrecord can"
 
 
 def test_a_file_is_replaced(tmp_path, bucket):
@@ -40,7 +40,7 @@ def test_images_in_a_bucket_are_listed_as_in_a_folder(tmp_path, bucket, write_pn
         (bucket / name).parent.mkdir(parents=True, exist_ok=True)
         (bucket / name).write_bytes((tmp_path / name).read_bytes())
     (bucket / "train" / "notes.txt").write_text("no image")
-    images, others = folder.list_images(bucket / "train")
+    images, others, _ = folder.list_images(bucket / "train")
     assert images == [f"{bucket}/{name}" for name in names[:3]] and others == [f"{bucket}/train/notes.txt"]
     there, here = (data.open_source("folder", "train", str(place)) for place in (bucket, tmp_path))
     assert there.label_names == here.label_names == ("cat", "dog")

@@ -9,8 +9,7 @@ from PIL import Image
 
 from lci_tf import models
 from lci_tf.config import presets
-from lci_tf.runs import checkpoints
-from lci_tf.runs.run import Run
+from lci_tf.runs import Run, checkpoints
 
 
 @pytest.fixture
@@ -53,35 +52,43 @@ def test_accuracies_and_pictures(run, photos, tmp_path, run_knn):
         tmp_path / "other.keras"
     )
     other = [f"--compare={tmp_path / 'other.keras'}", "--compare_layer=own"]
-    (left_out, tested, random, named) = run_knn(
+    (left_out, tested, random, named, another) = run_knn(
         [*data, "--k=1,3,15", "--layers=conv1,conv5"],
         [*data, "--k=3,1", "--train_test", f"--out_dir={tmp_path / 'tested'}"],
         [*data, "--retrieve=4", f"--out_dir={tmp_path / 'random'}"],
         [*data, "--queries=red/3.png,15", "--neighbours=5", f"--out_dir={tmp_path / 'named'}", *other],
+        [*data, "--k=3", "--train_test", f"--out_dir={tmp_path / 'tested'}"],
+    )
+    assert another[0] == 2 and another[2].endswith(
+        "tested: holds a search for neighbours with another protocol.k ([1, 3], not [3]); choose another folder\n"
     )
     for code, _, stderr in (left_out, tested, random, named):
         assert code == 0, stderr
 
-    folder = run / "knn" / "folder_val_step-7"
-    assert sorted(path.name for path in folder.iterdir()) == ["accuracy.png", "results.json"]
+    (folder,) = (run / "knn").iterdir()
+    assert folder.name.startswith("folder_val_step-7_")
+    assert sorted(path.name for path in folder.iterdir()) == ["accuracy.png", "protocol.json", "results.json"]
     results = json.loads((folder / "results.json").read_text())
     assert results["protocol"] == {"method": "leave one out", "k": [1, 3, 15], "crops": "five",
                                    "features": "standardised", "similarity": "cosine", "search": "exact"}  # fmt: skip
-    assert results["data"] == {"dataset": "folder", "classes": 2, "sets": [{"split": "val", "images": 16}]}
+    assert (results["data"]["dataset"], results["data"]["classes"]) == ("folder", 2)
+    (looked_at,) = results["data"]["sets"]
+    assert (looked_at["split"], looked_at["images"], len(looked_at["contents"])) == ("val", 16, 16)
     (network,) = results["networks"]
     assert (network["step"], network["crop_size"], network["resize"]) == (7, 32, 48) and len(network["digest"]) == 16
     assert list(network["accuracy"]) == ["conv1", "conv5"] and network["accuracy"]["conv1"]["3"] > 0.8
     # All others vote, and of the query's own class there is one fewer.
     assert network["accuracy"]["conv5"]["15"] == 0
     lines = left_out[1].splitlines()
-    assert lines[0] == "Nearest neighbours, leave one out, 16 images of folder val: percent right"
+    assert lines[0] == "Nearest neighbours, leave one out, 16 images of folder val: accuracy in percent"
     assert lines[1].split() == ["k", "1", "3", "15"] and lines[2].startswith("  one, step 7, conv1 ")
     assert lines[3].startswith("  one, step 7, conv5 ") and lines[3].endswith("     0.0")
-    assert lines[4:] == [f"Results    {folder / 'results.json'}", f"Figure     {folder / 'accuracy.png'}"]
+    assert lines[4].startswith(f"Inputs     images val {looked_at['contents'][:8]}/")
+    assert lines[5:] == [f"Results    {folder / 'results.json'}", f"Figure     {folder / 'accuracy.png'}"]
 
     results = json.loads((tmp_path / "tested" / "results.json").read_text())
     assert results["protocol"]["method"] == "train and test" and results["protocol"]["k"] == [1, 3]
-    assert results["data"]["sets"] == [{"split": "train", "images": 24}, {"split": "val", "images": 16}]
+    assert [(of["split"], of["images"]) for of in results["data"]["sets"]] == [("train", 24), ("val", 16)]
     assert list(results["networks"][0]["accuracy"]) == ["conv5"]
 
     assert "one, step 7: " in random[1] and "(green frames)" in random[1]
@@ -92,12 +99,13 @@ def test_accuracies_and_pictures(run, photos, tmp_path, run_knn):
     first, second = results["queries"]
     assert first["query"] == f"{photos}/val/red/3.png" and second["query"] == f"{photos}/val/red/7.png"
     assert all(len(query[name]) == 5 for query in (first, second) for name in ("one, step 7", "other"))
-    assert results["protocol"]["crops"] == "centre" and results["networks"][1]["layer"] == "own"
-    width, height = Image.open(tmp_path / "named" / "retrieval.png").size
+    assert results["protocol"]["crops"] == "centre" and results["networks"][1]["layers"] == ["own"]
+    with Image.open(tmp_path / "named" / "retrieval.png") as picture:
+        width, height = picture.size
     assert width > 11 * 128 and 2 * 128 < height < 3 * 128
 
 
-def test_mistakes_are_told_in_one_line(run, photos, tmp_path, run_knn):
+def test_mistakes_are_reported_in_one_line(run, photos, tmp_path, run_knn):
     data = ["--dataset=folder", f"--data_dir={photos}"]
     network = [f"--run_dir={run}"]
     flat = tmp_path / "flat"
@@ -106,11 +114,11 @@ def test_mistakes_are_told_in_one_line(run, photos, tmp_path, run_knn):
         (flat / path.name).write_bytes(path.read_bytes())
     Run(tmp_path / "new").begin({"run_dir": "new"})
     mistakes = {
-        "--k=100: folder val is too small, for an image there has 15 neighbours": [*network, *data],
-        "--k=25: folder train is too small, for an image there has 24 neighbours": [
+        "--k=100: folder val is too small, as an image there has 15 neighbours": [*network, *data],
+        "--k=25: folder train is too small, as an image there has 24 neighbours": [
             *network, *data, "--k=1,25", "--train_test"
         ],
-        "--neighbours=16: folder val is too small, for an image there has 15 neighbours": [
+        "--neighbours=16: folder val is too small, as an image there has 15 neighbours": [
             *network, *data, "--retrieve=1", "--neighbours=16"
         ],
         "--k=1,two: expected numbers of neighbours, such as 1,5,20": [*network, *data, "--k=1,two"],
@@ -127,20 +135,20 @@ def test_mistakes_are_told_in_one_line(run, photos, tmp_path, run_knn):
         "--compare_layer=conv6: no such layer; there are conv1, conv2, conv3, conv4, conv5": [
             *network, *data, f"--compare={run}", "--compare_layer=conv6"
         ],
-        "--compare_layer: of which network? Give --compare": [*network, *data, "--compare_layer=conv5"],
+        "--compare_layer: needs --compare too": [*network, *data, "--compare_layer=conv5"],
         "--queries=blue/9.png: no such image in folder val; give the path of one, the end of its path, or a number": [
             *network, *data, "--queries=blue/9.png"
         ],
         "--queries=16: folder val has the images 0 to 15": [*network, *data, "--queries=0,16"],
         "--retrieve=17: folder val has only 16 images": [*network, *data, "--retrieve=17"],
         "--retrieve and --queries: give one of them": [*network, *data, "--retrieve=1", "--queries=1"],
-        "--train_test: is for accuracies; --retrieve and --queries show the neighbours in one set": [
+        "--train_test: measures accuracy; --retrieve and --queries show neighbours within one set": [
             *network, *data, "--retrieve=1", "--train_test"
         ],
-        "--layers=conv1,conv2: --retrieve and --queries show the neighbours in one layer": [
+        "--layers=conv1,conv2: --retrieve and --queries show neighbours in a single layer; give one": [
             *network, *data, "--retrieve=1", "--layers=conv1,conv2"
         ],
-        "--test_split: is for --train_test; give --split for a set whose images classify each other": [
+        "--test_split: only for --train_test; for leave-one-out, give --split": [
             *network, *data, "--test_split=val"
         ],
         "--resize=20: smaller than the crop of 32 pixels": [*network, *data, "--resize=20"],

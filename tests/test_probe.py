@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -12,8 +13,7 @@ from PIL import Image
 
 from lci_tf import models
 from lci_tf.config import presets
-from lci_tf.runs import checkpoints
-from lci_tf.runs.run import Run
+from lci_tf.runs import Run, checkpoints
 
 ROOT = pathlib.Path(__file__).parents[1]
 # Takes the arguments of a command as JSON, line by line, and answers with its exit code and what it printed.
@@ -48,8 +48,7 @@ def ask(tmp_path_factory):
         return json.loads(process.stdout.readline())
 
     yield run
-    process.stdin.close()
-    process.wait()
+    process.communicate()  # the end of its input is its end
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +108,9 @@ def test_a_run_on_ones_own_images_from_first_to_last(ask, run_dir, shades):
     assert sorted(protocol["changed"]) == ["batch_size", "epochs"]
     network = results["network"]
     assert network["step"] == 7 and network["digest"] == checkpoints.digest(str(run_dir / "checkpoints" / "step-7"))
-    assert results["data"]["train"] == {"split": "train", "images": 24} and results["seed"] == 0
+    train = results["data"]["train"]
+    assert (train["split"], train["images"], results["seed"]) == ("train", 24, 0)
+    assert f"Inputs     images train {train['contents'][:8]}/{train['labels'][:8]}, test " in out
     assert "tensorflow" in results["versions"]
     conv1 = results["layers"]["conv1"]["single_crop"]
     assert conv1["accuracy"] == 1.0 and conv1["test_images"] == 12 and conv1["per_class"] == {"dark": 1.0, "light": 1.0}
@@ -129,8 +130,32 @@ def test_a_run_on_ones_own_images_from_first_to_last(ask, run_dir, shades):
 
     # Another question does not go to the same place.
     assert one_line(ask(*flags, "--seed=1", f"--out_dir={path.parent}")) == (
-        f"--out_dir={path.parent}: holds a probe with another seed (0, and not 1); choose another folder"
+        f"--out_dir={path.parent}: holds a probe with another seed (0, not 1); choose another folder"
     )
+
+
+def test_other_images_and_other_labels_are_another_question(ask, run_dir, shades, tmp_path):
+    """As many, of the same names, with the same classes."""
+    rng = np.random.default_rng(1)
+    relabelled, others = tmp_path / "relabelled", tmp_path / "others"
+    shutil.copytree(shades, relabelled)
+    for pair in (("dark", "light"), ("light", "dark")):
+        (relabelled / "test" / pair[0] / "0.png").rename(tmp_path / pair[1])
+    for name in ("dark", "light"):
+        (tmp_path / name).rename(relabelled / "test" / name / "0.png")
+    shutil.copytree(shades, others)
+    for path in others.rglob("*.png"):
+        Image.fromarray(rng.integers(0, 256, [41, 40, 3], np.uint8)).save(path)
+    moved = tmp_path / "moved"
+    shutil.copytree(shades, moved)
+    flags = [f"--run_dir={run_dir}", "--dataset=folder", "--solver=ridge", "--layers=conv1", "--batch_size=8"]
+    answers = [ask(*flags, f"--data_dir={place}") for place in (shades, relabelled, others, moved)]
+    assert [code for code, _, _ in answers] == [0] * 4, answers
+    places = [results_in(out) for _, out, _ in answers]
+    assert len(set(places)) == 3 and places[3] == places[0]
+    assert "Linear probe" not in answers[3][1]  # it is known already, though the folder is another
+    accuracy = [json.loads(path.read_text())["layers"]["conv1"]["single_crop"]["accuracy"] for path in places]
+    assert accuracy[0] == 1 and accuracy[1] == pytest.approx(10 / 12) and accuracy[2] < 0.9
 
 
 def test_a_random_network_in_closed_form_with_few_labels(ask, shades, tmp_path):
@@ -138,6 +163,7 @@ def test_a_random_network_in_closed_form_with_few_labels(ask, shades, tmp_path):
     flags += ["--crop_size=32", "--batch_size=8", "--labels_per_class=5", "--layers=conv2,conv1"]
     code, _, err = ask(*flags, f"--out_dir={tmp_path / 'a'}")
     assert code == 0, err
+    assert "features of train" in err and "testing" in err  # a bar for each part
     results = json.loads((tmp_path / "a" / "results.json").read_text())
     assert results["data"]["train"]["images"] == 10 and results["network"]["random"]
     assert list(results["layers"]) == ["conv2", "conv1"]
@@ -186,9 +212,10 @@ def test_attributes(ask, run_dir, tmp_path):
     assert summary["average_precision"] == pytest.approx(np.mean(list(summary["per_class"].values())))
 
 
-def test_bad_input_is_told_in_one_line(ask, run_dir, shades, tmp_path):
+def test_bad_input_is_reported_in_one_line(ask, run_dir, shades, tmp_path):
     images = ["--dataset=folder", f"--data_dir={shades}"]
     run = [f"--run_dir={run_dir}", *images]
+    before = sorted(run_dir.rglob("*"))
     empty = Run(tmp_path / "empty")
     empty.begin({})
     assert one_line(ask(f"--run_dir={empty.path}", *images)) == f"--run_dir={empty.path}: has no checkpoint yet"
@@ -206,16 +233,21 @@ def test_bad_input_is_told_in_one_line(ask, run_dir, shades, tmp_path):
     assert one_line(ask(*run, "--layers=conv6")) == (
         "--layers=conv6: no such layer; there are conv1, conv2, conv3, conv4, conv5"
     )
-    assert one_line(ask(*images)).startswith("--run_dir: which network? ")
+    assert one_line(ask(*images)).startswith("--run_dir: missing; ")
     assert one_line(ask(*run, "--labels_per_class=13")).startswith("--labels_per_class=13: folder train has only 12")
     assert one_line(ask(*run, "--label_fraction=0.5", "--labels_per_class=3")) == (
         "--label_fraction and --labels_per_class: give one of them"
     )
-    assert one_line(ask(*run, "--folds")).startswith("--folds: are numbers of images in STL-10's official binaries")
-    assert one_line(ask(*run, "--folds", "--label_fraction=0.5")).startswith("--folds: choose the images to train on")
+    assert one_line(ask(*run, "--folds")).startswith("--folds: are defined for STL-10's official binaries")
+    assert one_line(ask(*run, "--folds", "--label_fraction=0.5")).startswith(
+        "--folds: these choose the training images"
+    )
     assert one_line(ask(*run, "--solver=ridge", "--epochs=3")) == (
-        "--epochs: is for --solver=sgd; ridge has a closed form"
+        "--epochs: only for --solver=sgd; ridge has a closed form"
+    )
+    assert one_line(ask(*run, "--batch_size=25")).startswith(
+        "--batch_size=25: larger than the data set, as folder train has 24 images"
     )
     assert "--label_fraction=2" in one_line(ask(*run, "--label_fraction=2"))
     assert one_line(ask(*run, "--resize=20")) == "--resize=20: smaller than the crop of 32 pixels"
-    assert not (run_dir / "probe" / "none").exists()
+    assert sorted(run_dir.rglob("*")) == before  # no folder for results that there will not be

@@ -1,39 +1,29 @@
 """`python -m lci_tf.probe --task=tiles` as users run it."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
+from typing import NamedTuple
 
-import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
 from lci_tf import models
 from lci_tf.config import presets
-from lci_tf.runs import checkpoints
-from lci_tf.runs.run import Run
-
-ROOT = pathlib.Path(__file__).parents[1]
+from lci_tf.runs import Run, checkpoints
 
 
-def probe(*flags):
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
-    command = [sys.executable, "-m", "lci_tf.probe", "--task=tiles", *flags]
-    return subprocess.run(command, cwd=ROOT, env=inherited, capture_output=True, text=True)
+class Result(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory):
-    """Without labels, in one folder."""
-    folder = tmp_path_factory.mktemp("photos")
-    rng = np.random.default_rng(0)
-    for i in range(40):
-        rough = Image.fromarray(rng.integers(0, 256, [5, 5, 3], np.uint8))
-        rough.resize((48, 48), Image.Resampling.BICUBIC).save(folder / f"{i}.png")
-    return folder
+@pytest.fixture
+def probe(run_command):
+    def ask(*flags):
+        (answer,) = run_command("probe", ["--task=tiles", *flags])
+        return Result(*answer)
+
+    return ask
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +57,7 @@ def assert_answered(result, out, layer):
         assert row.split()[-1] == f"{100 * answers['accuracy']:.1f}"
 
 
-def test_a_random_network_by_sgd_on_conv5(photos, seam_run, tmp_path):
+def test_a_random_network_by_sgd_on_conv5(probe, photos, seam_run, tmp_path):
     flags = [
         "--random_init",
         "--width=0.05",
@@ -80,7 +70,7 @@ def test_a_random_network_by_sgd_on_conv5(photos, seam_run, tmp_path):
     assert_answered(result, tmp_path / "out", "conv5")
 
 
-def test_any_network_in_closed_form(photos, seam_run, keras_model, tmp_path):
+def test_any_network_in_closed_form(probe, photos, seam_run, keras_model, tmp_path):
     flags = [f"--model={keras_model}", "--solver=ridge", f"--seam_run_dir={seam_run}", "--dataset=folder"]
     result = probe(*flags, f"--data_dir={photos}", f"--out_dir={tmp_path / 'out'}")
     assert_answered(result, tmp_path / "out", "last")
@@ -88,15 +78,15 @@ def test_any_network_in_closed_form(photos, seam_run, keras_model, tmp_path):
 
 MISTAKES = {
     "--seam_run_dir: --task=tiles needs an inpainter of seams": [],
-    "--folds: is for --task=labels": ["--seam_run_dir=x", "--folds"],
-    "--multi_crop: is for --task=labels": ["--seam_run_dir=x", "--multi_crop"],
+    "--folds: only for --task=labels": ["--seam_run_dir=x", "--folds"],
+    "--multi_crop: only for --task=labels": ["--seam_run_dir=x", "--multi_crop"],
     "--crop_size: with --task=tiles it is that of --seam_run_dir": ["--seam_run_dir=x", "--crop_size=64"],
-    "--seam_run_dir: is for --task=tiles": ["--seam_run_dir=x", "--task=labels"],
+    "--seam_run_dir: only for --task=tiles": ["--seam_run_dir=x", "--task=labels"],
 }
 
 
 @pytest.mark.parametrize("message", MISTAKES)
-def test_mistakes_are_told_in_one_line(message):
+def test_mistakes_are_reported_in_one_line(probe, message):
     result = probe("--random_init", *MISTAKES[message])
     assert result.returncode == 2 and result.stdout == ""
     assert result.stderr.count("\n") == 1 and message in result.stderr

@@ -1,4 +1,4 @@
-"""How a network is fine-tuned: the paper's protocol for STL-10, and ours for those who have few labels."""
+"""Protocols for fine-tuning: the paper's for STL-10, and ours for data sets with few labels."""
 
 import dataclasses
 from typing import Any
@@ -8,26 +8,26 @@ from lci_tf.errors import InputError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuneProtocol:
-    """How a network with a new head is trained on labels: AdamW with a cosine, as in pre-training.
+    """How a network with a new head is trained on labels: AdamW with a cosine schedule, as in pre-training.
 
     Attributes:
-      name: of the protocol, as on the command line.
-      from_layer: the lowest layer that is trained; None for all layers.
-      crop_size: side of the random crops in training and of those in testing; None: as in pre-training.
-      resize: short side of the image before a crop is cut, see `images.preprocess`; None: as in pre-training.
-      epochs: passes over the labelled images, if validation does not stop the training before.
+      name: the protocol's name on the command line.
+      from_layer: the lowest layer that is trained, or `"head"` for the new layers only; None for all layers.
+      crop_size: side of the crops in training and testing, in pixels; None: as in pre-training.
+      resize: short side of images before cropping, in pixels, see `images.preprocess`; None: as in pre-training.
+      epochs: passes over the labelled images, unless validation stops the training earlier.
       batch_size: images per step, over all replicas.
-      learning_rate: of the new layers, at the start; and of all where nothing was pre-trained.
-      pretrained_learning_rate: of the pre-trained layers, at the start.
-      weight_decay: share of a weight lost per step, at the start.
-      validation: the share of the training images that is held out to choose the best weights by. 0 is none: then the
-        last weights are taken.
-      patience: epochs without a better validation after which the training stops.
-      strong_augmentation: scale and colours vary, beside crops and mirror.
-      multi_crop: test by ten crops of an image, not only by its centre; the exported model does too.
-      where: what it is for, and where the paper has it.
+      learning_rate: initial learning rate of the new layers; of all layers if nothing was pre-trained.
+      pretrained_learning_rate: initial learning rate of the pre-trained layers.
+      weight_decay: share of each weight lost per step, at the start.
+      validation: share of the training images, from 0 to 1, that is held out to choose the best weights by. With 0,
+        the last weights are used.
+      patience: epochs without improvement on the held-out images after which the training stops.
+      strong_augmentation: vary scale and colours, in addition to random crops and mirroring.
+      multi_crop: classify ten crops of each test image, not only its centre; so does the exported model.
+      where: what the protocol is for, or its place in the paper.
       differs: what is not the paper's.
-      changed: which of these were not left as the protocol has them.
+      changed: names of the fields in which this differs from the protocol of that name.
     """
 
     name: str
@@ -79,19 +79,19 @@ PROTOCOLS = {
 
 
 def name_for(dataset: str, few_labels: bool) -> str:
-    """The protocol of a data set, if there is one and all of its labels are used."""
+    """The name of a data set's own protocol if it has one and all of its labels are used, else `"few_labels"`."""
     return dataset if dataset in PROTOCOLS and not few_labels else "few_labels"
 
 
 def resolve(
     name: str, given: dict[str, Any], crop_size: int | None = None, resize: int | None = None
 ) -> FinetuneProtocol:
-    """A protocol with what was `given` instead; `changed` tells of it.
+    """A protocol, overridden by the values `given`; its `changed` lists what was overridden.
 
     Args:
-      given: values by the name of the field. Where `crop_size` is given and `resize` is not, that keeps its share of
+      given: values by field name. If `crop_size` is given and `resize` is not, then `resize` keeps its proportion to
         the crop.
-      crop_size, resize: of the network's pre-training.
+      crop_size, resize: those of the network's pre-training, in pixels.
     """
     preset = PROTOCOLS[name]
     crop = crop_size or 64
@@ -105,7 +105,7 @@ def resolve(
 
 
 def describe(protocol: FinetuneProtocol, pretrained: bool = True) -> str:
-    """A line per setting of the protocol."""
+    """The protocol in text, one line per setting."""
     rates = f"{protocol.learning_rate:g}"
     if pretrained and protocol.from_layer != "head":
         rates += f" for new layers, {protocol.pretrained_learning_rate:g} for pre-trained ones"
@@ -117,9 +117,9 @@ def describe(protocol: FinetuneProtocol, pretrained: bool = True) -> str:
         "epochs": f"{protocol.epochs}{stop}, in batches of {protocol.batch_size}",
         "rates": rates,
         "validation": held_out,
-        "varied": "crops, mirror, scale, colours" if protocol.strong_augmentation else "crops, mirror",
+        "augmentation": "crops, mirroring, scale, colours" if protocol.strong_augmentation else "crops, mirroring",
         "tested by": "ten crops" if protocol.multi_crop else "the centre crop",
-        "what for": protocol.where,
+        "purpose": protocol.where,
         "not the paper's": protocol.differs,
     }
     if protocol.changed:

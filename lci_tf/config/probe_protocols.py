@@ -1,38 +1,39 @@
-"""The paper's protocols for linear classifiers on frozen features, and where each part comes from."""
+"""Protocols for linear classifiers on frozen features: the paper's and ours, with the source of each part."""
 
 import dataclasses
 from typing import Any, Literal
 
 from lci_tf.errors import InputError
 
-# The authors' windows on ImageNet and Places, where a map is pooled to about 9,000 units: side, which is the stride
-# too, and padding. They are meant for images of 227 pixels.
+# The authors' pooling windows on ImageNet and Places, which bring a map to about 9,000 units: side, which is also the
+# stride, and padding. They are meant for crops of 227 pixels.
 WINDOWS = {"conv1": (6, "SAME"), "conv2": (4, "VALID"), "conv3": (3, "SAME"), "conv4": (3, "SAME"),
            "conv5": (2, "VALID")}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProbeProtocol:
-    """How a linear classifier is trained on a layer: batch normalisation without scale or offset, and a dense layer.
+    """How a linear classifier is trained on a feature map: batch normalisation of its channels, then a dense layer.
 
     Attributes:
-      name: of the protocol, as on the command line.
-      dataset: whose labels.
-      layers: which feature maps, each with a classifier of its own; all if there are none here.
-      crop_size: side of the random crops in training and of the centre crop in testing; None: as in pre-training.
-      resize: short side of the image before a crop is cut, see `images.preprocess`; None: as in pre-training.
+      name: the protocol's name on the command line.
+      dataset: the data set that it is for.
+      layers: names of the feature maps, each with a classifier of its own; empty for all.
+      crop_size: side of the random crops in training and of the centre crop in testing, in pixels; None: as in
+        pre-training.
+      resize: short side of images before cropping, in pixels, see `images.preprocess`; None: as in pre-training.
       epochs: passes over the labelled images.
       batch_size: images per step.
-      learning_rates: (share of the training from which on, rate).
-      pooled: whether maps are average-pooled to about 9,000 units; else they are used whole.
-      grid: bins along each side to which maps are pooled instead of either.
-      metric: what the table reports.
-      momentum: of SGD, after Nesterov.
-      l2: what the sum of the squared weights is multiplied with, to be added to the loss.
-      bn_momentum: of the batch normalisation.
-      where: the table, and the place that gives crop and epochs.
+      learning_rates: pairs of a share of the training, from 0 to 1, and the rate from there on.
+      pooled: whether maps are average-pooled to about 9,000 units; if not, they are used whole.
+      grid: if given, maps are average-pooled to this many bins along each side instead.
+      metric: what the table of results reports.
+      momentum: Nesterov momentum of SGD.
+      l2: weight of the sum of squared weights in the loss.
+      bn_momentum: momentum of the batch normalisation's moving averages.
+      where: the paper's table, and the section that gives crop and epochs.
       differs: what is not the paper's.
-      changed: which of these were not left as the protocol has them.
+      changed: names of the fields in which this differs from the protocol of that name.
     """
 
     name: str
@@ -54,7 +55,7 @@ class ProbeProtocol:
     changed: tuple[str, ...] = ()
 
 
-# Authors' code, for STL-10; the paper gives none there. Shares of the training.
+# The authors' code for STL-10; the paper gives no rates there. Pairs of share of the training and rate.
 _AUTHORS_STEPS = ((0.0, 0.1), (0.08, 0.01), (0.4, 0.002), (0.7, 0.0004), (0.9, 0.00008))
 # Supplement, Details of the Evaluation Protocol: 0.1, then 0.01 after 5, 0.002 after 25, 0.0004 after 45 of 65 epochs.
 _PAPER_STEPS = ((0.0, 0.1), (5 / 65, 0.01), (25 / 65, 0.002), (45 / 65, 0.0004))
@@ -126,7 +127,7 @@ PROTOCOLS = {
             crop_size=None,
             resize=None,
             epochs=30,
-            learning_rates=tuple((share, rate / 10) for share, rate in _AUTHORS_STEPS),  # it is so much shorter
+            learning_rates=tuple((share, rate / 10) for share, rate in _AUTHORS_STEPS),  # as it is so much shorter
             pooled=True,
             where="for your own images",
             differs="all of it is ours, but for the head, which is the authors' code's; rates are a tenth of theirs",
@@ -150,17 +151,17 @@ _DEFAULTS = {"stl10": "stl10", "celeb_a": "celeba", "imagenet2012": "imagenet", 
 
 
 def name_for(dataset: str) -> str:
-    """The protocol for a data set, if no other is asked for."""
+    """The name of a data set's default protocol."""
     return _DEFAULTS.get(dataset.removeprefix("tfds:"), "own")
 
 
 def resolve(name: str, given: dict[str, Any], crop_size: int | None = None, resize: int | None = None) -> ProbeProtocol:
-    """A protocol with what was `given` instead; `changed` tells of it.
+    """A protocol, overridden by the values `given`; its `changed` lists what was overridden.
 
     Args:
-      given: values by the name of the field; and `learning_rate`, the first of the rates, with which the others go
-        along. Where `crop_size` is given and `resize` is not, that keeps its share of the crop.
-      crop_size, resize: of the network's pre-training, for a protocol that does not say.
+      given: values by field name; also `learning_rate`, the first of the rates, in proportion to which the others
+        change. If `crop_size` is given and `resize` is not, then `resize` keeps its proportion to the crop.
+      crop_size, resize: those of the network's pre-training, in pixels, for protocols that leave them open.
     """
     preset = PROTOCOLS[name]
     crop = preset.crop_size or crop_size or 64
@@ -180,13 +181,13 @@ def resolve(name: str, given: dict[str, Any], crop_size: int | None = None, resi
 
 
 def facts(protocol: ProbeProtocol, solver: str = "sgd") -> dict[str, Any]:
-    """Plain values by name, for results that are kept; of ridge regression without what is SGD's."""
+    """The protocol as plain values, to keep with the results; for ridge regression without what only SGD uses."""
     found = dataclasses.asdict(protocol)
     return found if solver == "sgd" else {name: value for name, value in found.items() if name not in _OF_SGD}
 
 
 def describe(protocol: ProbeProtocol, solver: str = "sgd") -> str:
-    """A line per setting of the protocol."""
+    """The protocol in text, one line per setting."""
     maps = "average-pooled to about 9,000 units" if protocol.pooled else "whole"
     if protocol.grid:
         maps = f"average-pooled to {protocol.grid}×{protocol.grid} squares"

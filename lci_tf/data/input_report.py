@@ -1,8 +1,10 @@
-"""Images that could not be read, or had to be enlarged: named, counted, and beyond a limit the end of the run."""
+"""Reports images that cannot be read or must be enlarged, and stops the run if too many cannot be read."""
 
 import contextlib
 import logging
 import threading
+from collections.abc import Iterator
+from typing import NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -10,28 +12,28 @@ import tensorflow as tf
 from lci_tf.data.source import Source
 from lci_tf.errors import InputError
 
-_LIMIT_IN_A_STREAM = 100  # unreadable images, where a share of an unknown number is asked for
+_LIMIT_IN_A_STREAM = 100  # unreadable images that are allowed where a share cannot be computed, as the total is unknown
 log = logging.getLogger("lci_tf")
 
 
 def allowed_bad_images(max_bad_images: float, count: int | None) -> float:
-    """How many of `count` images may be unreadable: `max_bad_images` is a share if below 1, else a number."""
+    """How many of `count` images may be unreadable: `max_bad_images` is a share of them if below 1, else a number."""
     if max_bad_images >= 1:
         return max_bad_images
-    # A share of an unknown number; but none is none.
+    # The total of a stream is unknown; but a share of 0 allows none.
     return max_bad_images * count if count is not None else _LIMIT_IN_A_STREAM * (max_bad_images > 0)
 
 
 class InputReport:
-    """What the pipeline has to say about single images.
+    """Collects what the pipeline finds out about single images, and logs it.
 
     Attributes:
-      unreadable: image number -> where it is and why it cannot be read.
+      unreadable: index of an image -> where it is and why it cannot be read.
       enlarged: whether any image was smaller than the crop.
     """
 
     def __init__(self, source: Source, max_bad_images: float = 0.01):
-        """Allows so many unreadable images; see `allowed_bad_images`."""
+        """`max_bad_images` is how many may be unreadable: a share or a number, see `allowed_bad_images`."""
         self.unreadable: dict[int, str] = {}
         self.enlarged = False
         self.failure: InputError | None = None
@@ -40,7 +42,7 @@ class InputReport:
         self._lock = threading.Lock()
 
     def note(self, indices: np.ndarray, images: np.ndarray, valid: np.ndarray, enlarged: np.ndarray) -> np.ndarray:
-        """Takes note of a chunk. Runs in the pipeline's threads; raises when too many images were unreadable."""
+        """Records what happened to a chunk; raises if too many cannot be read. Runs in the pipeline's threads."""
         with self._lock:
             if enlarged.any() and not self.enlarged:
                 self.enlarged = True
@@ -55,7 +57,7 @@ class InputReport:
         return np.zeros([], np.bool_)
 
     def give_up(self, indices: np.ndarray) -> np.ndarray:
-        """For a worker's part of a batch of which nothing can be read, so that nothing can stand in."""
+        """Raises: no image of a worker's part of a batch can be read, so none can replace the others."""
         self._fail(f"none of {len(indices)} images in a row can be read; {self.unreadable[int(indices[-1])]}")
 
     def _stop_if_too_many(self):
@@ -68,13 +70,13 @@ class InputReport:
                 f"{self._max_bad_images:g} allows; the last: {last}"
             )
 
-    def _fail(self, message):
+    def _fail(self, message: str) -> NoReturn:
         self.failure = InputError(message)
         raise self.failure
 
     @contextlib.contextmanager
-    def one_line_errors(self):
-        """Wraps what consumes the batches: the pipeline's own errors come out as `InputError`."""
+    def one_line_errors(self) -> Iterator[None]:
+        """A context for consuming the batches: errors of the pipeline are raised as `InputError`."""
         try:
             yield
         except tf.errors.OpError as error:

@@ -1,11 +1,10 @@
-"""Is a data set what one thinks it is? Reads all of it once, file by file, and decodes it once as a training would."""
+"""Checks a data set before training: reads every file once, and decodes every image once as training would."""
 
 import collections
 import concurrent.futures
 import dataclasses
 import hashlib
 import os
-import pathlib
 import random
 from collections.abc import Iterator
 
@@ -14,6 +13,7 @@ import tensorflow as tf
 from PIL import Image
 from tqdm import tqdm
 
+from lci_tf import files
 from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport, allowed_bad_images
 from lci_tf.data.mean_image import mean_image
@@ -22,25 +22,25 @@ from lci_tf.errors import InputError
 from lci_tf.imaging import decoding, images
 from lci_tf.plotting import pictures
 
-_SAMPLES = 40  # in the montage
+_SAMPLES = 40  # images in the montage
 _EXIF_ORIENTATION = 0x0112
 
 
 @dataclasses.dataclass
 class Findings:
-    """What was found in one split.
+    """What the inspection of one split found.
 
     Attributes:
-      count: images, the unreadable included.
-      label_counts: images of each class, or with each attribute.
-      sizes: (width, height) of the upright image -> images; only of those with a readable header.
-      formats: for instance `"JPEG"`, `"PNG, grey"` -> images.
-      orientations: EXIF orientation other than upright -> images.
-      unreadable: image number -> where it is and why.
-      duplicates: lists of the places of images with the same content.
-      digests: content -> place of its first image, to compare splits.
+      count: number of images, including unreadable ones.
+      label_counts: number of images of each class, or with each attribute.
+      sizes: (width, height) of the upright image -> number of images; only those with a readable header.
+      formats: format, such as `"JPEG"` or `"PNG, grey"` -> number of images.
+      orientations: EXIF orientation other than upright -> number of images.
+      unreadable: index of an image -> where it is and why it cannot be read.
+      duplicates: for each content that occurs more than once, where its images are.
+      digests: digest of a content -> where its first image is; for comparing splits.
       mean: float [crop, crop, 3], the mean of the centre crops, 0…255.
-      samples: some images as stored, encoded or as pixels.
+      samples: some images as they are stored, encoded or as pixels.
     """
 
     count: int = 0
@@ -60,14 +60,14 @@ def inspect(source: Source, crops: pipeline.Crops, seed: int = 0) -> Findings:
     findings = Findings()
     report = InputReport(source, max_bad_images=float("inf"))
     with report.one_line_errors():
-        _look_at_contents(source, findings, random.Random(seed))
+        _inspect_contents(source, findings, random.Random(seed))
     findings.mean = mean_image(source, crops, report)
     findings.unreadable = report.unreadable
     return findings
 
 
 def problems(findings: Findings, crops: pipeline.Crops, max_bad_images: float) -> list[str]:
-    """What of a split would spoil a training, a sentence each."""
+    """What in a split would spoil training, one sentence each."""
     found = []
     if len(findings.unreadable) > allowed_bad_images(max_bad_images, findings.count):
         found.append(f"{len(findings.unreadable):,} of {findings.count:,} images cannot be read, "
@@ -77,29 +77,29 @@ def problems(findings: Findings, crops: pipeline.Crops, max_bad_images: float) -
         found.append(f"{small:,} of {findings.count:,} images are smaller than the {crops.crop_size}-pixel crop")
     repeated = sum(len(places) - 1 for places in findings.duplicates)
     if repeated > findings.count / 10:
-        found.append(f"{repeated:,} of {findings.count:,} images are copies of others")
+        found.append(f"{repeated:,} of {findings.count:,} images are duplicates of others")
     return found
 
 
 def differing_labels(label_names: dict[str, tuple[str, ...]]) -> list[str]:
-    """Labelled splits must agree on their labels: the same number means another class otherwise."""
+    """Complaints about splits with different labels, in which the same number would mean another class."""
     labelled = {split: names for split, names in label_names.items() if names}
     (first, expected), *others = labelled.items() or [(None, ())]
     return [
-        f"{split} has other labels than {first}, such as {min(set(names) ^ set(expected), default='another order')}"
+        f"{split} and {first} have different labels, such as {min(set(names) ^ set(expected), default='another order')}"
         for split, names in others
         if names != expected
     ]
 
 
 def shared_images(findings: dict[str, Findings]) -> dict[tuple[str, str], list[str]]:
-    """Images that stand in two splits: (split, split) -> their places in the second."""
+    """Images that are in two splits: (first split, second split) -> where they are in the second."""
     shared = {}
     splits = list(findings)
     for i, first in enumerate(splits):
         for second in splits[i + 1 :]:
             if first == "trainval" and second in ("train", "val"):
-                continue  # VOC's is both of these
+                continue  # in VOC, trainval is the union of these
             both = findings[first].digests.keys() & findings[second].digests.keys()
             if both:
                 shared[first, second] = sorted(findings[second].digests[digest] for digest in both)
@@ -107,8 +107,8 @@ def shared_images(findings: dict[str, Findings]) -> dict[tuple[str, str], list[s
 
 
 def pictures_of(findings: Findings, crops: pipeline.Crops, seed: int = 0) -> dict[str, np.ndarray]:
-    """`"montage"`: images as they are stored beside random views of the same ones; `"mean"`: the mean image."""
-    side, stored, seen = max(96, crops.crop_size), [], []
+    """`"montage"`: images as stored, next to random crops of the same images; `"mean"`: the mean image. uint8."""
+    side, stored, cropped = max(96, crops.crop_size), [], []
     views = np.random.default_rng(seed).random([len(findings.samples), 1, 3]).astype(np.float32)
     for contents, view in zip(findings.samples, views, strict=True):
         try:
@@ -117,20 +117,20 @@ def pictures_of(findings: Findings, crops: pipeline.Crops, seed: int = 0) -> dic
             continue
         crop = images.crop(image, tf.constant(view), crops.crop_size, crops.resize)[0].numpy()
         stored.append(pictures.fit(image.numpy(), side))
-        seen.append(pictures.fit(crop, side))
-    if not stored:
+        cropped.append(pictures.fit(crop, side))
+    if not stored or findings.mean is None:
         return {}
     columns = 5 if len(stored) <= 20 else 8
     montage = pictures.side_by_side({
         "as stored": pictures.grid(np.stack(stored), columns),
-        f"as a training sees them: {crops.crop_size}-pixel crops": pictures.grid(np.stack(seen), columns),
+        f"as training sees them: {crops.crop_size}-pixel crops": pictures.grid(np.stack(cropped), columns),
     })  # fmt: skip
     return {"montage": montage, "mean": findings.mean.round().astype(np.uint8)}
 
 
-def _look_at_contents(source, findings, rng):
-    """Formats, sizes, orientations and copies, from the stored bytes; labels."""
-    first_place: dict[bytes, list[str]] = {}
+def _inspect_contents(source, findings, rng):
+    """Collects formats, sizes, orientations and duplicates from the stored bytes, and counts labels."""
+    locations: dict[bytes, list[str]] = {}
     bar = tqdm(_contents(source), total=source.count, desc=f"reading {source.split}", unit=" images", leave=False)
     for index, (contents, label) in enumerate(bar):
         findings.count += 1
@@ -139,7 +139,7 @@ def _look_at_contents(source, findings, rng):
         if contents is None:
             continue
         digest, size, kind, orientation = _facts(contents)
-        first_place.setdefault(digest, []).append(source.where(index))
+        locations.setdefault(digest, []).append(source.where(index))
         if size is not None:
             findings.sizes[size] += 1
             findings.formats[kind] += 1
@@ -149,8 +149,8 @@ def _look_at_contents(source, findings, rng):
             findings.samples.append(contents)
         elif (place := rng.randrange(index + 1)) < _SAMPLES:  # each image is equally likely to be a sample
             findings.samples[place] = contents
-    findings.digests = {digest: places[0] for digest, places in first_place.items()}
-    findings.duplicates = [places for places in first_place.values() if len(places) > 1]
+    findings.digests = {digest: places[0] for digest, places in locations.items()}
+    findings.duplicates = [places for places in locations.values() if len(places) > 1]
 
 
 def _contents(source: Source) -> Iterator[tuple[bytes | np.ndarray | None, np.ndarray | None]]:
@@ -159,13 +159,13 @@ def _contents(source: Source) -> Iterator[tuple[bytes | np.ndarray | None, np.nd
 
         def read(path):
             try:
-                return pathlib.Path(path).read_bytes()
-            except OSError:
+                return files.as_path(path).read_bytes()
+            except (OSError, tf.errors.OpError):
                 return None
 
         with concurrent.futures.ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
-            # In portions: `map` would read everything ahead of a slow consumer.
-            for first in range(0, source.count, 1000):
+            # In portions, as `map` would read everything ahead of a slow consumer.
+            for first in range(0, len(source.paths), 1000):
                 paths = source.paths[first : first + 1000]
                 labels = [None] * len(paths) if source.labels is None else source.labels[first : first + 1000]
                 yield from zip(pool.map(read, paths), labels, strict=True)
@@ -177,9 +177,9 @@ def _contents(source: Source) -> Iterator[tuple[bytes | np.ndarray | None, np.nd
 def _count_label(source, label, counts):
     if source.label_kind == "class":
         if label == -1:
-            return  # as tensorflow-datasets marks ImageNet's test images, whose labels are secret
+            return  # tensorflow-datasets marks images with secret labels like this, such as ImageNet's test images
         if not 0 <= label < len(source.label_names):
-            raise InputError(f"{source.name} {source.split}: has a label {label}, but names for 0…"
+            raise InputError(f"{source.name} {source.split}: has a label {label}, but names only for 0…"
                              f"{len(source.label_names) - 1}; labels count from 0")  # fmt: skip
         counts[source.label_names[label]] += 1
     else:
@@ -194,18 +194,18 @@ def _facts(contents):
     digest = hashlib.blake2b(contents, digest_size=16).digest()
     try:
         with decoding.header_of(contents) as image:
-            kind = "JPEG" if image.format == "MPO" else image.format
+            kind = "JPEG" if image.format == "MPO" else str(image.format)
             colours = {"RGB": "", "L": ", grey", "RGBA": ", RGBA", "P": ", palette", "CMYK": ", CMYK"}
             kind += colours.get(image.mode, f", {image.mode}")
             orientation = _orientation(image) if image.format in ("JPEG", "MPO") else 1
             size = image.size[::-1] if orientation >= 5 else image.size
             return digest, size, kind, orientation
-    except Exception:  # Pillow raises what it likes on broken headers; decoding names the file
+    except Exception:  # Pillow raises all kinds of errors on broken headers; decoding will report the file
         return digest, None, None, 1
 
 
 def _orientation(image):
-    """From the EXIF segment alone, as decoding does; Pillow's `getexif` would ask other metadata too."""
+    """EXIF orientation, from the EXIF segment only, as in decoding; Pillow's `getexif` would use other metadata too."""
     exif = Image.Exif()
     exif.load(image.info.get("exif", b""))
     return exif.get(_EXIF_ORIENTATION, 1)

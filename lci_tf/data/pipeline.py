@@ -1,7 +1,7 @@
-"""From a source to batches of crops in [-1, 1].
+"""Makes batches of crops in [-1, 1] from a source, for training and for evaluation.
 
-Images are loaded in *chunks*, whatever the size of a batch: a chunk is a small data set of its own, which survives an
-unreadable image, and chunks are loaded in parallel. Sources that are indexed are never held in a shuffle buffer.
+Images are loaded in *chunks*, independent of the batch size: each chunk is a small data set of its own, which survives
+unreadable images, and chunks are loaded in parallel. Indexed sources need no shuffle buffer.
 """
 
 import dataclasses
@@ -11,30 +11,18 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from lci_tf.data import draws
+from lci_tf.data.crops import Crops, RandomViews
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import IndexedSource, Row, Source
-from lci_tf.errors import InputError
 from lci_tf.imaging import images
 
 _CHUNK_BYTES = 8 * 2**20
-SHUFFLE_BUFFER = 10_000  # encoded images, for sources that are streams
-
-
-@dataclasses.dataclass(frozen=True)
-class Crops:
-    """How an image becomes a crop: see `images.preprocess`."""
-
-    crop_size: int
-    resize: float
-
-    def __post_init__(self):
-        if self.resize < self.crop_size:
-            raise InputError(f"resize {self.resize} is smaller than crop_size {self.crop_size}")
+SHUFFLE_BUFFER = 10_000  # encoded images; only used for streams
 
 
 @dataclasses.dataclass(frozen=True)
 class Worker:
-    """Which part of the global batch this process loads: part `index` of `count`."""
+    """The part of the global batch that this process loads: part `index`, from 0, of `count`."""
 
     index: int
     count: int
@@ -54,25 +42,25 @@ def training_batches(
 ) -> tf.data.Dataset:
     """Endless batches of random crops, half of them mirrored.
 
-    Epochs follow each other without a gap: every image comes exactly once in each, the last batch of one epoch is
-    filled from the next. What step `s` holds depends on `seed` and `s` alone, so that a run may begin at any
-    `start_step`, and the parts of all workers, side by side, are the batch that a single worker would load.
+    Epochs follow each other without a gap: each contains every image exactly once, and its last batch is filled up
+    from the next. The batch of step `s` depends only on `seed` and `s`, so a run can begin at any `start_step`, and the
+    parts of all workers together are the batch that a single worker would load.
 
     Args:
-      batch_size: images in a global batch, over all workers.
-      report: told of unreadable images. Another image of this worker's part takes the place of each.
+      batch_size: images in the global batch, over all workers.
+      report: collects unreadable images. Each is replaced by another image of this worker's part.
 
     Returns:
-      Batches of `"image"`: float32 [n, crop, crop, 3], `"index"`: int64 [n], the image's number, and `"label"` if the
-      source has labels; n = batch_size / worker.count.
+      Batches of `"image"`: float32 [n, crop, crop, 3], `"index"`: int64 [n], in the source, and `"label"` if the source
+      has labels; n = batch_size / worker.count.
     """
     if batch_size % worker.count:
         raise ValueError(f"batch_size {batch_size} is not divisible by the {worker.count} workers")
     part = batch_size // worker.count
-    first = worker.index * part  # place in the global batch of the first image of this worker's part
+    first = worker.index * part  # position of this worker's first image in the global batch
 
     def with_views(step, rows):
-        return rows, draws.uniform(seed, draws.VIEW, step, batch_size, (1, 3))[first : first + part]
+        return rows, draws.uniform(seed, draws.VIEW, step, batch_size, (1, crops.numbers))[first : first + part]
 
     def finish(rows, crop, valid):
         batch = {**rows, "image": crop[:, 0]}
@@ -91,37 +79,39 @@ def evaluation_batches(
     crops: Crops,
     batch_size: int,
     report: InputReport,
-    views: str = "centre",
+    views: str | RandomViews = "centre",
     worker: Worker = ALONE,
 ) -> tf.data.Dataset:
-    """One pass in the stored order; with several workers, each sees every `worker.count`-th chunk of images.
+    """One pass in the stored order; of several workers, each gets every `worker.count`-th chunk of images.
 
     Args:
-      views: `"centre"`, `"five"` or `"ten"` crops of each image (`images.VIEWS`).
+      views: `"centre"`, `"five"` or `"ten"` crops of each image (`images.VIEWS`), or random ones.
 
     Returns:
       Batches of `"image"`: float32 [n, views, crop, crop, 3], `"valid"`: bool [n], `"index"`: int64 [n], and `"label"`
-      if the source has labels. An unreadable image keeps its row, is black, and is not valid.
+      if the source has labels. An unreadable image keeps its row, which is black and not valid.
     """
 
     def with_views(rows):
+        if isinstance(views, RandomViews):
+            return rows, views.of(rows["index"], crops)
         return rows, tf.tile([images.VIEWS[views]], [tf.shape(rows["index"])[0], 1, 1])
 
     def finish(rows, crop, valid):
         return {**rows, "image": crop, "valid": valid}
 
-    chunk = _chunk_size(crops, views=len(images.VIEWS[views]))
+    chunk = _chunk_size(crops, views.count if isinstance(views, RandomViews) else len(images.VIEWS[views]))
     chunks = _enumerated(source).batch(chunk).shard(worker.count, worker.index).map(with_views)
     return _scaled(_load(chunks, source, crops, report).map(finish).rebatch(batch_size))
 
 
 def _chunk_size(crops, views):
-    """Many images, because a chunk costs a millisecond beside them, but not many bytes: each thread has several."""
+    """Images per chunk: many, as each chunk costs an extra millisecond, but few bytes, as each thread holds several."""
     return max(1, min(128, _CHUNK_BYTES // (views * crops.crop_size**2 * 3)))
 
 
 def _indexed_parts(source, batch_size, first, part, seed, start_step) -> tf.data.Dataset:
-    """(step, rows of this worker's part of the batch)"""
+    """For each step: (step, rows of this worker's part of the batch)."""
 
     def rows_of(step):
         position = step * batch_size + first + tf.range(part, dtype=tf.int64)
@@ -132,17 +122,17 @@ def _indexed_parts(source, batch_size, first, part, seed, start_step) -> tf.data
 
 
 def _streamed_parts(source, batch_size, part, seed, start_step, worker) -> tf.data.Dataset:
-    """The same of a stream, which every worker reads in the same order, and passes over what belongs to others."""
+    """The same for a stream, which all workers read in the same order, each skipping what belongs to the others."""
 
     def epoch(number):
-        # A seed of this function's own: that of the whole program would be mixed in, and if it is 0 `shuffle` fails.
+        # Set here, as `shuffle` mixes in the seed of the whole program, and fails if that is 0.
         tf.random.set_seed(1)
-        # The seed of an epoch is a draw of its own, because `shuffle` takes a single number.
+        # `shuffle` takes a single number, so the seed of the epoch is a draw itself.
         order = draws.key(seed, draws.ORDER, number)[0]
         return _enumerated(source).shuffle(SHUFFLE_BUFFER, seed=order)
 
     skipped = start_step * batch_size
-    begin = skipped // source.count if source.count else 0  # whole epochs need not be read to be skipped
+    begin = skipped // source.count if source.count else 0  # whole epochs can be skipped without reading them
     endless = tf.data.Dataset.counter(begin).flat_map(epoch).skip(skipped - begin * (source.count or 0))
     mine = endless.batch(part, drop_remainder=True).shard(worker.count, worker.index)
     return tf.data.Dataset.zip((tf.data.Dataset.counter(start_step), mine))
@@ -153,7 +143,7 @@ def _enumerated(source) -> tf.data.Dataset:
 
 
 def _load(chunks, source: Source, crops: Crops, report: InputReport) -> tf.data.Dataset:
-    """(rows, views) of each chunk to (rows, crops uint8 [n, views, crop, crop, 3], which rows are valid, bool [n]).
+    """Loads chunks: (rows, views) to (rows, crops uint8 [n, views, crop, crop, 3], which rows are valid, bool [n]).
 
     Crops of rows that cannot be read are zero.
     """
@@ -163,8 +153,7 @@ def _load(chunks, source: Source, crops: Crops, report: InputReport) -> tf.data.
 
     def thoroughly(image, views):
         image = images.pixels(source.read(image), crops.resize)
-        enlarged = images.is_smaller_than_crop(image, crops.crop_size)
-        return images.crop(image, views, crops.crop_size, crops.resize), enlarged
+        return crops.cut(image, views), crops.shows_pixels & images.is_smaller_than_crop(image, crops.crop_size)
 
     def nothing_loaded(rows, views):
         count = tf.shape(views)[0]
@@ -183,7 +172,7 @@ def _load(chunks, source: Source, crops: Crops, report: InputReport) -> tf.data.
             return chunk.rows, tf.identity(chunk.crop), chunk.valid
 
     chunks = chunks.map(nothing_loaded)
-    for load in (quickly, thoroughly) if source.is_encoded else (thoroughly,):
+    for load in (quickly, thoroughly) if source.is_encoded and crops.shows_pixels else (thoroughly,):
         threads = os.cpu_count() or 1
         chunks = chunks.interleave(
             lambda chunk, load=load: _load_missing(chunk, load),
@@ -195,7 +184,7 @@ def _load(chunks, source: Source, crops: Crops, report: InputReport) -> tf.data.
 
 
 class _Chunk(NamedTuple):
-    """Some images on their way: what to load, and what has been loaded of it."""
+    """A chunk of images while it is being loaded: what to load, and what has been loaded so far."""
 
     rows: Row
     views: tf.Tensor
@@ -212,7 +201,7 @@ def _load_missing(chunk: _Chunk, load) -> tf.data.Dataset:
         image, views = tf.gather(chunk.rows["image"], missing), tf.gather(chunk.views, missing)
         each = tf.data.Dataset.from_tensor_slices((missing, image, views))
         loaded = each.map(lambda slot, image, views: (slot, *load(image, views))).ignore_errors()
-        # Behind the last, an element that always loads: there is something to batch even if all rows fail.
+        # Followed by an element that always loads, so that there is something to batch even if all rows fail.
         sentinel = tf.data.Dataset.from_tensors((0, tf.zeros(chunk.crop.shape[1:], tf.uint8), False))
         return loaded.concatenate(sentinel).batch(tf.size(missing, tf.int64) + 1).map(merge)
 
@@ -230,7 +219,7 @@ def _load_missing(chunk: _Chunk, load) -> tf.data.Dataset:
         )
         return _Chunk(chunk.rows, chunk.views, tf.ensure_shape(crop, chunk.crop.shape), enlarged, valid)
 
-    # Where nothing is missing, the attempt is not even built: that would take a millisecond.
+    # If nothing is missing, the attempt is not even built, which would take a millisecond.
     variant = tf.cond(
         tf.equal(tf.size(missing), 0),
         lambda: tf.data.experimental.to_variant(tf.data.Dataset.from_tensors(chunk)),
@@ -243,13 +232,13 @@ def _load_missing(chunk: _Chunk, load) -> tf.data.Dataset:
 def _scaled(batches) -> tf.data.Dataset:
     batches = batches.map(lambda batch: {**batch, "image": images.scale(batch["image"])})
     options = tf.data.Options()
-    # There is nothing to tune, and its accounting for every image of every chunk costs a tenth of the rate.
+    # There is nothing to tune, and autotune's bookkeeping for each image of each chunk costs a tenth of the rate.
     options.autotune.enabled = False
     return batches.prefetch(2).with_options(options)
 
 
 def _fill_gaps(batch, valid, report):
-    """Puts the nearest valid row before it, or else the first valid one, in the place of each that is not."""
+    """Replaces each invalid row by the nearest valid one before it, or else by the first valid one."""
 
     def give_up():
         return tf.numpy_function(report.give_up, [batch["index"]], tf.int32)

@@ -1,7 +1,7 @@
-"""Embedding by many machines: `embedding.embed` as an Apache Beam pipeline, whose workers share out the shards.
+"""Embeds images on many machines: `embedding.embed` as an Apache Beam pipeline, whose workers share the shards.
 
-The workers open images and network themselves and write to the same folder, which all of them must see: storage that
-they share, or a bucket.
+Each worker opens the images and the network itself, and writes to the same folder, which has to be on shared storage or
+in a bucket.
 """
 
 import contextlib
@@ -28,13 +28,14 @@ from lci_tf.embedding.shards import Shards
 from lci_tf.errors import InputError
 
 log = logging.getLogger("lci_tf")
+_DASK = "apache_beam.runners.dask.dask_runner.DaskRunner"  # Beam has no shorter name for it
 
 
 def embed(job: Job, runner: str, options: Sequence[str] = ()) -> dict[str, int]:
-    """As `embedding.embed`, by Beam.
+    """Does the same as `embedding.embed`, with Beam.
 
     Args:
-      runner: Beam's name of what runs pipelines, such as DirectRunner or DataflowRunner.
+      runner: Beam's name for a runner, such as DirectRunner or DataflowRunner; or DaskRunner.
       options: flags of that runner.
     """
     pipeline = _pipeline(runner, options)
@@ -43,18 +44,19 @@ def embed(job: Job, runner: str, options: Sequence[str] = ()) -> dict[str, int]:
     if found := shards.summary():
         log.info("%s is finished", shards.folder)
         return found
+    shards.verify()
     count = _count(source)
     wanted = range(math.ceil(count / work.shard_size))
     missing = [(s, min(work.shard_size, count - s * work.shard_size)) for s in shards.missing(wanted)]
-    # Each is reshuffled to whoever is idle, instead of staying where the list was made.
+    # Reshuffled, so that shards go to idle workers instead of staying where the list was made.
     pipeline | beam.Create(missing) | beam.Reshuffle() | beam.ParDo(_EmbedShard(job.for_other_machines(work)))
     with _progress(shards, wanted), _one_line_errors():
         try:
             pipeline.run().wait_until_finish()
-        except ImportError as error:  # of a runner whose packages are not there
+        except (ImportError, OSError) as error:  # the runner's packages or its cluster are missing
             raise InputError(f"--runner={runner}: {' '.join(str(error).split())}") from None
     if lost := shards.missing(wanted):
-        raise InputError(f"--out_dir={shards.folder}: {len(lost):,} of {len(wanted):,} shards are not there, though "
+        raise InputError(f"--out_dir={shards.folder}: {len(lost):,} of {len(wanted):,} shards are missing, though "
                          "the pipeline has ended; do all machines see the same folder?")  # fmt: skip
     return shards.finish()
 
@@ -62,21 +64,33 @@ def embed(job: Job, runner: str, options: Sequence[str] = ()) -> dict[str, int]:
 def _pipeline(runner, options):
     is_local, complaint = runner.lower() == "directrunner", io.StringIO()
     if is_local:
-        options = ["--default_sdk_harness_log_level=ERROR", *options]  # whatever they log ends up on this screen
+        options = ["--default_sdk_harness_log_level=ERROR", *options]  # workers log to this terminal
+    if runner.lower() == "daskrunner":
+        runner, options = _DASK, _dask_options(options)
     try:
         with contextlib.redirect_stderr(complaint):
             options = PipelineOptions(list(options))
-            options.get_all_options()  # else they are read when it runs
+            options.get_all_options()  # or they would be parsed only when it runs
         return beam.Pipeline(_local_runner(options) if is_local else runner, options)
-    except SystemExit:  # as of a command of Beam's own
+    except SystemExit:  # Beam parses them like the flags of a command
         said = complaint.getvalue().partition("error: ")[2].strip() or "expected flags of the runner"
         raise InputError(f"--runner_options: {said}") from None
     except (ValueError, ImportError) as error:
         raise InputError(f"--runner={runner}: {' '.join(str(error).split())}") from None
 
 
+def _dask_options(options):
+    try:
+        import dask.distributed  # noqa: F401
+    except ImportError:
+        raise InputError("--runner=DaskRunner: Dask is not installed; pip install 'lci_tf[dask]'") from None
+    if not any(option.startswith(("--dask_npartitions", "--dask_partition_size")) for option in options):
+        return ["--dask_partition_size=1", *options]  # one shard each; else Dask gives all to one worker
+    return options
+
+
 def _local_runner(options):
-    """What DirectRunner was: by that name Beam would rather fetch a program from the network, and run all in there."""
+    """What DirectRunner used to be. By that name, Beam would download another program and run the pipeline in it."""
     passed_on = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     return fn_runner.FnApiRunner(
         provision_info=fn_runner.ExtendedProvisionInfo(beam_provision_api_pb2.ProvisionInfo(pipeline_options=passed_on))
@@ -84,7 +98,7 @@ def _local_runner(options):
 
 
 class _EmbedShard(beam.DoFn):
-    """Numbers of shards, and of their images, to nothing: what it makes is on disk."""
+    """Embeds one shard, given by its number and its number of images. Nothing is returned: the shard is on disk."""
 
     def __init__(self, job: Job):
         self._job, self._shared = job, Shared()
@@ -98,12 +112,12 @@ class _EmbedShard(beam.DoFn):
 
 
 class _Opened:
-    """What a job opens, in an object of its own: `Shared` cannot hold a tuple."""
+    """What a job opens, as an object of our own, because `Shared` cannot hold a tuple."""
 
     def __init__(self, job: Job):
         self.parts = job.open()
         _, _, work, shards = self.parts
-        embedding.begin(shards.folder, work.protocol)  # a worker that sees other files is refused here
+        embedding.begin(shards.folder, work.protocol)  # refuses a worker that sees other files
 
 
 def _count(source: Source) -> int:
@@ -115,7 +129,7 @@ def _count(source: Source) -> int:
 
 @contextlib.contextmanager
 def _progress(shards: Shards, wanted: Sequence[int]) -> Iterator[None]:
-    """Looks which shards are there every few seconds: wherever they are made, that is where they come to."""
+    """Shows progress by looking in the folder every few seconds, as shards may be made on any machine."""
     waiting, done = shards.missing(wanted), threading.Event()
 
     def watch():
@@ -140,17 +154,17 @@ def _progress(shards: Shards, wanted: Sequence[int]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """A mistake of the user's that a worker met comes back as text, perhaps with all that called it."""
+    """Turns a user's mistake that a worker found, which arrives as text with a traceback, into an `InputError`."""
     beams_log = logging.getLogger("apache_beam.runners.common")
     level = beams_log.level
-    beams_log.setLevel(logging.CRITICAL)  # it would tell it as well
+    beams_log.setLevel(logging.CRITICAL)  # which would report it too
     try:
         yield
     except Exception as error:
-        told = f"{type(error).__name__}: {error}"
-        met = re.search(rf"\b{InputError.__name__}: (.*?)(?: \[while running|\n|$)", told)
-        if met is None:
+        text = f"{type(error).__name__}: {error}"
+        found = re.search(rf"\b{InputError.__name__}: (.*?)(?: \[while running|\n|$)", text)
+        if found is None:
             raise
-        raise InputError(f"a worker of the pipeline: {met[1]}") from None
+        raise InputError(f"a worker of the pipeline: {found[1]}") from None
     finally:
         beams_log.setLevel(level)

@@ -1,4 +1,4 @@
-"""Many images to features: in order, a row for every image, a shard at a time."""
+"""Computes features of many images, shard by shard: a row for each image, in the order of the data set."""
 
 import itertools
 import json
@@ -12,29 +12,30 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from lci_tf.data.source import IndexedSource, Source
+from lci_tf.embedding import known_picture
 from lci_tf.embedding.shards import Rows, Shards
 from lci_tf.errors import InputError
 from lci_tf.files import replace_file
 from lci_tf.serving.client.in_order import in_order
 from lci_tf.serving.client.predictor import Predictor, predict_readable
-from lci_tf.serving.served_features import VALID
+from lci_tf.serving.export.signatures import VALID
 
 log = logging.getLogger("lci_tf")
 PROTOCOL = "embed.json"
 _READ_AT_ONCE = 16  # files
-_PASSING = (tf.errors.UnavailableError, tf.errors.UnauthenticatedError, tf.errors.DeadlineExceededError,
-            tf.errors.AbortedError, tf.errors.ResourceExhaustedError)  # fmt: skip
+_TRANSIENT = (tf.errors.UnavailableError, tf.errors.UnauthenticatedError, tf.errors.DeadlineExceededError,
+              tf.errors.AbortedError, tf.errors.ResourceExhaustedError)  # fmt: skip
 
 
 class Work(NamedTuple):
-    """What to do.
+    """What to compute.
 
     Attributes:
-      features: names of outputs.
-      batch_size: images in a call.
-      in_flight: calls at once.
-      shard_size: images in a shard, after which nothing done is lost.
-      protocol: which network, images and features: work that was begun goes on with the same alone.
+      features: names of the model's outputs.
+      batch_size: images per call of the model.
+      in_flight: number of simultaneous calls.
+      shard_size: images per shard; a finished shard is never lost.
+      protocol: identifies network, images and features; only work with the same protocol is resumed.
     """
 
     features: tuple[str, ...]
@@ -45,34 +46,42 @@ class Work(NamedTuple):
 
 
 def embed(source: Source, predictor: Predictor, work: Work, shards: Shards) -> dict[str, int]:
-    """Embeds all images from the first shard on that is not there yet.
+    """Embeds all images, or the remaining ones if some shards exist already.
 
     Returns:
-      how many `"images"` there are in all, and how many of them are `"unreadable"`.
+      The number of `"images"`, and how many of them are `"unreadable"`.
     """
     begin(shards.folder, work.protocol)
     if found := shards.summary():
         log.info("%s is finished", shards.folder)
         return found
-    start = shards.first_missing() * work.shard_size
+    shards.verify()
+    first = shards.first_missing()
+    begun = shards.count_begun(first)
+    start = first * work.shard_size + begun
     if start:
-        log.info("going on from image %d", start)
+        log.info("resuming at image %d", start)
+    if begun == work.shard_size:
+        shards.write(first, (), goes_on=True)
     with tqdm(total=source.count, initial=start, desc="embedding", unit=" images", smoothing=0.05) as bar:
         for shard, batches in _by_shard(_answers(source, predictor, work, start), work.shard_size):
-            shards.write(shard, _with_progress(batches, bar))
+            shards.write(shard, _with_progress(batches, bar), goes_on=shard == first)
+    if begun and not shards.is_there(first):  # and there are no more images
+        shards.write(first, (), goes_on=True)
     return shards.finish()
 
 
 def embed_shard(source: Source, predictor: Predictor, work: Work, shards: Shards, shard: int, count: int) -> None:
-    """Embeds the `count` images of one shard, unless it is there already; for workers that share out shards."""
+    """Embeds the `count` images of one shard, unless it exists; for workers that share the shards."""
 
     def all_of_them():
         found = 0
         for rows in _answers(source, predictor, work, start, start + count):
             found += len(rows.index)
             yield rows
-        if found < count:  # and then the shard does not appear
-            raise InputError(f"{source.name} {source.split}: ends at image {start + found:,} here, and not elsewhere")
+        if found < count:  # raised before the shard is complete
+            raise InputError(f"{source.name} {source.split}: ends at image {start + found:,} on this machine, but not "
+                             "on others")  # fmt: skip
 
     start = shard * work.shard_size
     if not shards.is_there(shard):
@@ -80,7 +89,7 @@ def embed_shard(source: Source, predictor: Predictor, work: Work, shards: Shards
 
 
 def begin(folder: pathlib.Path, protocol: dict[str, Any]) -> None:
-    """Notes what is done in this folder, or makes sure that it is the same as before."""
+    """Records in the folder what is computed there, or checks that it is the same as before."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / PROTOCOL
     if not path.is_file():
@@ -90,7 +99,9 @@ def begin(folder: pathlib.Path, protocol: dict[str, Any]) -> None:
         return
     before = json.loads(path.read_text())
     for name in {**before, **protocol}:
-        if before.get(name) != protocol.get(name):
+        if name == known_picture.ANSWERS:
+            known_picture.check(before, protocol[name], f"--out_dir={folder}")
+        elif before.get(name) != protocol.get(name):
             raise InputError(f"--out_dir={folder}: was begun with {name} {before.get(name)}, not {protocol.get(name)}; "
                              "choose another --out_dir")  # fmt: skip
 
@@ -106,39 +117,36 @@ def _answers(source, predictor, work, start, stop=None) -> Iterator[Rows]:
 
 
 def _in_one_line(name):
-    """A file's name may hold anything but a slash."""
+    """A name in one line: file names may contain anything but a slash."""
     return name.encode(errors="backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _contents(source, batch_size, start, stop):
-    """Numbers and encoded images, in batches. What cannot even be read from disk is empty."""
-
-    def read(index, row):
-        content = source.read(row["image"])
-        return index, content if source.is_encoded else tf.io.encode_png(content, compression=1)
+    """Batches of numbers and encoded images, which are empty if they cannot even be read from disk."""
 
     if isinstance(source, IndexedSource):
         stop = min(stop or source.count, source.count)
         rows = tf.data.Dataset.range(start, stop).batch(256).map(lambda index: (index, source.rows(index))).unbatch()
-        # What cannot be read is passed over, and seen by the gap in the numbers.
-        loaded = rows.map(read, _READ_AT_ONCE).ignore_errors()
+        # Unreadable files are skipped here; the gap in the numbers shows which they were.
+        loaded = rows.map(lambda index, row: (index, _read(source, row)), _READ_AT_ONCE).ignore_errors()
     else:
         rows = source.stream().enumerate().skip(start)
-        loaded = (rows.take(stop - start) if stop else rows).map(read, _READ_AT_ONCE)
+        wanted = rows.take(stop - start) if stop else rows
+        loaded = wanted.map(lambda index, row: (index, _read(source, row)), _READ_AT_ONCE)
     options = tf.data.Options()
-    # There is nothing to tune; and at the end it would wait for the tuner, which looks ever more rarely.
+    # There is nothing to tune, and closing the data set would wait for the tuner, which sleeps longer and longer.
     options.autotune.enabled = False
     found = loaded.batch(batch_size).prefetch(2).with_options(options).as_numpy_iterator()
     pairs = ((int(i), content) for index, contents in found for i, content in zip(index, contents, strict=True))
     end = stop if isinstance(source, IndexedSource) else None
-    whole = _without_gaps(pairs, start, end, lambda i: _unreadable(source, i))
+    whole = _without_gaps(pairs, start, end, lambda i: _read_again(source, i))
     while batch := list(itertools.islice(whole, batch_size)):
         index, contents = zip(*batch, strict=True)
         yield np.array(index), list(contents)
 
 
 def _without_gaps(pairs, start, end, missing):
-    """(number, content) for every number from `start` on, to `end` if that is known."""
+    """Pairs (number, content) for all numbers from `start`, up to `end` if it is known."""
     following = start
     for i, content in pairs:
         yield from ((j, missing(j)) for j in range(following, i))
@@ -147,20 +155,26 @@ def _without_gaps(pairs, start, end, missing):
     yield from ((j, missing(j)) for j in range(following, end or following))
 
 
-def _unreadable(source, index):
-    """Nothing, as the content of a file that cannot be read. One that cannot be reached now may be read later."""
+def _read(source, row):
+    """The encoded image of a row."""
+    content = source.read(row["image"])
+    return content if source.is_encoded else tf.io.encode_png(content, compression=1)
+
+
+def _read_again(source, index):
+    """Tries once more to read an image; empty if it is unreadable. Raises `InputError` if only its storage is down."""
+    rows = source.rows(tf.constant([index], tf.int64))
     try:
-        source.read(source.rows(tf.constant([index], tf.int64))["image"][0])
-    except _PASSING as error:
+        return _read(source, tf.nest.map_structure(lambda column: column[0], rows)).numpy()
+    except _TRANSIENT as error:
         raise InputError(f"{source.where(index)}: cannot be reached ({str(error).splitlines()[0]}); started again, "
-                         "it goes on from the last whole shard") from None  # fmt: skip
+                         "it resumes after the last complete shard") from None  # fmt: skip
     except tf.errors.OpError:
-        pass
-    return b""
+        return b""
 
 
 def _by_shard(batches, shard_size):
-    """(number, the batches of it) for every shard; batches are cut where a shard ends."""
+    """Pairs (number of a shard, its batches); batches are cut where a shard ends."""
     pieces = _cut(batches, shard_size)
     piece = next(pieces, None)
     while piece is not None:

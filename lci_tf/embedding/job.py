@@ -1,25 +1,24 @@
-"""All that it takes to embed images, in plain values: so that any process on any machine can open the same."""
+"""Everything needed to embed images, in plain values, so that processes on any machine can open the same job."""
 
 import dataclasses
-import hashlib
-import os
 
 from lci_tf import data, files
-from lci_tf.data.source import ImageFiles, Source
-from lci_tf.embedding import shards
+from lci_tf.data.source import Source
+from lci_tf.embedding import known_picture, shards
 from lci_tf.embedding.embedding import Work
 from lci_tf.errors import InputError
+from lci_tf.runs import provenance
 from lci_tf.serving.client.predictor import Predictor
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """Which images, which network, and where the features go.
+    """Which images to embed, with which network, and where to write the features.
 
     Attributes:
       dataset, split, data_dir: see `data.open_source`.
-      model: an export; or else `server`, which calls its model `model_name` and may take `deadline` seconds.
-      features: names of outputs.
+      model: an export; or None, to use the model `model_name` of a `server`, with a `deadline` in seconds.
+      features: names of the model's outputs.
       format: a name in `shards.FORMATS`.
       batch_size, in_flight, shard_size: see `embedding.Work`.
     """
@@ -39,56 +38,50 @@ class Job:
     shard_size: int
 
     def __post_init__(self):
-        # Whole paths, which mean the same in any folder and on any machine.
+        # Absolute paths, which mean the same in any working directory and on any machine.
         object.__setattr__(self, "data_dir", tuple(files.absolute(folder) for folder in self.data_dir))
         object.__setattr__(self, "out_dir", files.absolute(self.out_dir))
 
     def open(self) -> tuple[Source, Predictor, Work, shards.Shards]:
-        """What `embedding.embed` takes."""
+        """The arguments of `embedding.embed`."""
         source = data.open_source(self.dataset, self.split, self.data_dir)
         predictor, which = self.predictor()
         for name in self.features:
             if name not in predictor.outputs:
                 raise InputError(f"--features={name}: {which} gives {', '.join(predictor.outputs)}")
+        known_by = predictor.predict([known_picture.png()], self.features)
+        for name, rows in known_by.items():
+            if rows.dtype == object:
+                raise InputError(f"--features={name}: is text; only numbers are kept, such as probabilities")
         protocol = {
             "model": which,
             "data": {
                 "name": source.name,
-                "split": source.split,
-                "images": source.count,
                 "data_dir": list(self.data_dir),
-                "names": _digest(source),
+                **provenance.of_images(source, labels=False),
             },
+            known_picture.ANSWERS: known_picture.answers(known_by),
             "features": list(self.features),
             "format": self.format,
             "shard_size": self.shard_size,
         }
         work = Work(self.features, self.batch_size, self.in_flight, self.shard_size, protocol)
-        shapes = {name: rows.shape[1:] for name, rows in predictor.predict([], self.features).items()}
-        return source, predictor, work, shards.FORMATS[self.format](files.place(self.out_dir), shapes)
+        shapes = {name: rows.shape[1:] for name, rows in known_by.items()}
+        return source, predictor, work, shards.FORMATS[self.format](files.as_path(self.out_dir), shapes)
 
     def predictor(self) -> tuple[Predictor, str]:
-        """The network, and which it is."""
+        """The network, and its path or address."""
         if self.model:
             from lci_tf.serving.client.local import LocalModel
 
             model = LocalModel(self.model)
             return model, str(model.folder)
-        from lci_tf.serving.client import client
+        from lci_tf.serving import client
 
+        assert self.server is not None  # or there would be a model
         server = client.connect(self.server, self.model_name, deadline=self.deadline, in_flight=self.in_flight)
         return server, f"{self.server}/{self.model_name}/{server.version}"
 
     def for_other_machines(self, opened: Work) -> "Job":
-        """The same with the very version of an export that was opened here."""
+        """The same job with exactly the version of the export that was opened here."""
         return dataclasses.replace(self, model=opened.protocol["model"] if self.model else None)
-
-
-def _digest(source):
-    """Of the names of files, so that another machine can tell whether it sees the same; None where there are none."""
-    if not isinstance(source, ImageFiles):
-        return None
-    digest = hashlib.sha256()
-    for path in source.paths:
-        digest.update(os.fsencode(path) + b"\0")
-    return digest.hexdigest()[:16]

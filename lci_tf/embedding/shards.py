@@ -1,122 +1,21 @@
-"""Features on disk: TFRecord shards, or a `.npy` per feature, made of shards.
+"""Formats of features on disk: TFRecord shards, or one `.npy` file per feature, joined from shards; see `shard_folder`.
 
-A shard is whole or not there: it is written under another name, and renamed when it is complete. Images that could not
-be read have a row of zeros, and are listed in `bad_images.txt`.
+Unreadable images have a row of zeros, and are listed in `bad_images.txt`.
 """
 
-import abc
-import contextlib
-import json
-import pathlib
-import uuid
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+import itertools
+import zipfile
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
+from lci_tf.embedding.shard_folder import BAD_IMAGES, Rows, Shards
 from lci_tf.files import replace_file
 
-BAD_IMAGES, PATHS, SUMMARY = "bad_images.txt", "paths.txt", "summary.json"
-
-
-class Rows(NamedTuple):
-    """Some images.
-
-    Attributes:
-      index: their numbers, int64 [n].
-      names: where each comes from, in one line.
-      features: by name, float32 [n, …].
-      valid: bool [n].
-    """
-
-    index: np.ndarray
-    names: list[str]
-    features: dict[str, np.ndarray]
-    valid: np.ndarray
-
-    def part(self, first: int, last: int) -> "Rows":
-        features = {name: rows[first:last] for name, rows in self.features.items()}
-        return Rows(self.index[first:last], self.names[first:last], features, self.valid[first:last])
-
-
-class Shards(abc.ABC):
-    """The shards of a folder.
-
-    Args:
-      folder: theirs alone.
-      shapes: of one row of each feature, by its name.
-    """
-
-    ending: str
-
-    def __init__(self, folder: pathlib.Path, shapes: dict[str, tuple[int, ...]]):
-        self.folder, self.shapes = folder, shapes
-
-    def path(self, shard: int) -> pathlib.Path:
-        return self.folder / f"features-{shard:05d}.{self.ending}"
-
-    def is_there(self, shard: int) -> bool:
-        return self.path(shard).exists()
-
-    def missing(self, shards: Iterable[int]) -> list[int]:
-        """Which of these are not there, by one look at the folder."""
-        there = {path.name for path in self.folder.iterdir()}
-        return [shard for shard in shards if self.path(shard).name not in there]
-
-    def first_missing(self) -> int:
-        shard = 0
-        while self.is_there(shard):
-            shard += 1
-        return shard
-
-    def write(self, shard: int, batches: Iterable[Rows]) -> None:
-        """Writes a shard whole."""
-        # Under a name of its own: a pipeline may have two workers make the same shard.
-        beside, bad, count = self.folder / f".{self.path(shard).name}.{uuid.uuid4().hex}.new", [], 0
-        with self._writer(beside) as add:
-            for rows in batches:
-                add(rows)
-                bad += [rows.names[i] for i in np.flatnonzero(~rows.valid)]
-                count += len(rows.index)
-        # Told before the shard counts, so that nothing is lost between.
-        notes = beside.with_suffix(".notes")
-        notes.write_text("".join(f"{line}\n" for line in [count, *bad]))
-        notes.replace(self._notes(shard))
-        beside.replace(self.path(shard))
-
-    def summary(self) -> dict[str, int] | None:
-        """What `finish` found; None if it was not called yet."""
-        path = self.folder / SUMMARY
-        return json.loads(path.read_text()) if path.is_file() else None
-
-    def finish(self) -> dict[str, int]:
-        """To be called when all shards are there: how many `"images"`, and how many `"unreadable"` ones there are."""
-        shards = range(self.first_missing())
-        notes = [self._notes(shard).read_text().splitlines() for shard in shards]
-        bad = [name for _, *names in notes for name in names]
-        replace_file(self.folder / BAD_IMAGES, "".join(f"{name}\n" for name in bad))
-        found = {"images": sum(int(count) for count, *_ in notes), "unreadable": len(bad)}
-        self._join(shards, found["images"])
-        replace_file(self.folder / SUMMARY, json.dumps(found) + "\n")
-        for path in self.folder.iterdir():
-            if path.name.startswith(".features-"):  # notes, and what was left half-written
-                path.unlink(missing_ok=True)
-        self._clear(shards)
-        return found
-
-    def _notes(self, shard):
-        return self.folder / f".{self.path(shard).stem}.notes"
-
-    @abc.abstractmethod
-    def _writer(self, path) -> contextlib.AbstractContextManager[Callable[[Rows], None]]:
-        """What writes a file: gives a function to be called with some rows, again and again."""
-
-    def _join(self, shards, count):  # noqa: B027 (TFRecord shards need nothing)
-        """Makes of the shards what the user asked for."""
-
-    def _clear(self, shards):  # noqa: B027
-        """Removes what is not needed any more."""
+__all__ = ["BAD_IMAGES", "FORMATS", "PATHS", "NumpyShards", "Rows", "Shards", "TFRecordShards"]
+PATHS = "paths.txt"
+_NAMES = ".names"  # entry for the names of images in a shard, beside the features
 
 
 class TFRecordShards(Shards):
@@ -124,54 +23,83 @@ class TFRecordShards(Shards):
 
     ending = "tfrecord"
 
-    @contextlib.contextmanager
-    def _writer(self, path) -> Iterator:
-        with tf.io.TFRecordWriter(str(path)) as writer:
+    def _open(self, path):
+        return _TFRecordFile(path)
 
-            def add(rows):
-                for i, name in enumerate(rows.names):
-                    feature = {
-                        "image/name": _bytes(name.encode()),
-                        "image/index": _ints(int(rows.index[i])),
-                        "valid": _ints(int(rows.valid[i])),
-                        **{f: _floats(values[i].ravel()) for f, values in rows.features.items()},
-                    }
-                    example = tf.train.Example(features=tf.train.Features(feature=feature))
-                    writer.write(example.SerializeToString())
 
-            yield add
+class _TFRecordFile:
+    def __init__(self, path):
+        self._writer = tf.io.TFRecordWriter(str(path))
+
+    def add(self, rows):
+        for i, name in enumerate(rows.names):
+            feature = {
+                "image/name": _bytes(name.encode()),
+                "image/index": _ints(int(rows.index[i])),
+                "valid": _ints(int(rows.valid[i])),
+                **{f: _floats(values[i].ravel()) for f, values in rows.features.items()},
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=feature))
+            self._writer.write(example.SerializeToString())
+
+    def add_all_of(self, begun):
+        for record in tf.data.TFRecordDataset(str(begun)).as_numpy_iterator():
+            self._writer.write(record)
+
+    def close(self):
+        self._writer.close()
 
 
 class NumpyShards(Shards):
-    """At the end `FEATURE.npy`, a row for each image, and `paths.txt`, a line for each. Until then, `.npz` shards."""
+    """`.npz` shards, which `finish` joins to `FEATURE.npy`, a row per image, and `paths.txt`, a line per image."""
 
     ending = "npz"
 
-    @contextlib.contextmanager
-    def _writer(self, path) -> Iterator:
-        kept = []
-        yield kept.append
-        names = np.array([name for rows in kept for name in rows.names])
-        features = {name: np.concatenate([rows.features[name] for rows in kept]) for name in self.shapes}
-        with path.open("wb") as file:
-            np.savez(file, names=names, **features)
+    def _open(self, path):
+        return _ZipFile(path)
 
     def _join(self, shards, count):
         for name, shape in self.shapes.items():
-            beside, row = self.folder / f".{name}.npy.new", 0
-            whole = np.lib.format.open_memmap(beside, "w+", np.float32, (count, *shape))
-            for shard in shards:
-                part = np.load(self.path(shard))[name]
-                whole[row : row + len(part)] = part
-                row += len(part)
-            whole.flush()
-            beside.replace(self.folder / f"{name}.npy")
-        lines = (line for shard in shards for line in np.load(self.path(shard))["names"].tolist())
+            beside = self.folder / f".{name}.npy.new"
+            # Written in order, so that a full disk is an error; with a memory map, it would crash the process.
+            try:
+                with beside.open("wb") as file:
+                    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False}
+                    np.lib.format.write_array_header_1_0(file, {**header, "shape": (count, *shape)})
+                    for part in self._parts(shards, name):
+                        file.write(np.ascontiguousarray(part, np.float32).data)
+                beside.replace(self.folder / f"{name}.npy")
+            finally:
+                beside.unlink(missing_ok=True)
+        lines = (line for part in self._parts(shards, _NAMES) for line in part.tolist())
         replace_file(self.folder / PATHS, "".join(f"{line}\n" for line in lines))
+        return [*(f"{name}.npy" for name in self.shapes), PATHS]
 
-    def _clear(self, shards):
+    def _parts(self, shards, name):
+        """All parts of one feature, or of the names, in order."""
         for shard in shards:
-            self.path(shard).unlink()
+            with np.load(self.path(shard)) as arrays:
+                yield from (arrays[part] for part in sorted(arrays.files) if part.rpartition("/")[0] == name)
+
+
+class _ZipFile:
+    def __init__(self, path):
+        self._archive, self._parts = zipfile.ZipFile(path, "w"), itertools.count()
+
+    def add(self, rows):  # as an entry of its own, so that only these rows are in memory
+        part = next(self._parts)
+        for name, values in {_NAMES: np.array(rows.names), **rows.features}.items():
+            with self._archive.open(f"{name}/{part:06d}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.ascontiguousarray(values))
+
+    def add_all_of(self, begun):
+        with zipfile.ZipFile(begun) as archive:
+            for name in archive.namelist():
+                self._archive.writestr(name, archive.read(name))
+        self._parts = itertools.count(len({name.rpartition("/")[2] for name in self._archive.namelist()}))
+
+    def close(self):
+        self._archive.close()
 
 
 def _bytes(value):
@@ -186,4 +114,4 @@ def _floats(values):
     return tf.train.Feature(float_list=tf.train.FloatList(value=values))
 
 
-FORMATS = {"tfrecord": TFRecordShards, "npy": NumpyShards}
+FORMATS: dict[str, Callable[..., Shards]] = {"tfrecord": TFRecordShards, "npy": NumpyShards}

@@ -1,13 +1,13 @@
-"""Cross-entropy with labels as `Source` has them: classes, or several labels per image; -1 is not to be counted."""
+"""Cross-entropies for labels as in `Source`: classes, or several labels per image; labels of -1 do not count."""
 
 import numpy as np
 import tensorflow as tf
 
 
 def cross_entropies(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """What each label costs given logits [n, classes], and 1.0 where it counts, else 0.0.
+    """The loss of each label for logits [n, classes], and 1.0 for labels that count, else 0.0.
 
-    Both are [n] for classes (softmax) and [n, classes] for several labels per image (sigmoid).
+    Both are [n] for classes (softmax), or [n, classes] for several labels per image (sigmoid).
     """
     counts = tf.cast(labels >= 0, logits.dtype)
     if labels.shape.rank == 2:
@@ -18,7 +18,7 @@ def cross_entropies(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf
 
 
 def mean_cross_entropy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """The mean cost of the labels that count, given probabilities [n, classes]."""
+    """The mean loss of the labels that count, for probabilities [n, classes]."""
     if labels.ndim == 2:
         of_truth = np.where(labels == 1, probabilities, 1 - probabilities)[labels >= 0]
     else:

@@ -1,4 +1,4 @@
-"""How good predictions are: accuracy for classes, average precision for several labels per image."""
+"""Evaluates predictions: accuracy for classes, average precision for several labels per image."""
 
 import dataclasses
 import warnings
@@ -9,16 +9,16 @@ from sklearn import metrics
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What came of a test.
+    """The result of a test.
 
     Attributes:
       kind: `"accuracy"` or `"average precision"`.
-      value: over all images, or the mean over the classes; in [0, 1].
-      per_class: float64 [classes]: of the images of a class the share that is right, or a class's average precision;
-        nan where a class has no images.
-      confusion: int64 [classes, classes], images of each class (row) by what they were taken for; None for several
+      value: accuracy over all images, or mean average precision over the classes; in [0, 1].
+      per_class: float64 [classes]: accuracy on the images of a class, or its average precision; NaN for classes without
+        images.
+      confusion: int64 [classes, classes], numbers of images by class (row) and prediction (column); None for several
         labels per image.
-      count: how many images.
+      count: number of images.
     """
 
     kind: str
@@ -29,7 +29,7 @@ class Evaluation:
 
 
 def evaluate(scores: np.ndarray, labels: np.ndarray) -> Evaluation:
-    """Judges scores, float [n, classes], by labels: integers [n], or int8 [n, classes] as `Source` has them."""
+    """Evaluates scores, float [n, classes], against labels: integers [n], or int8 [n, classes] as in `Source`."""
     return _several(scores, labels) if labels.ndim == 2 else _classes(scores, labels)
 
 
@@ -43,13 +43,13 @@ def _classes(scores, labels):
 def _several(scores, labels):
     per_class = np.array([_average_precision(s, y) for s, y in zip(scores.T, labels.T, strict=True)])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # no class has any images
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a mean over no classes, if none has any images
         mean = float(np.nanmean(per_class))
     return Evaluation("average precision", mean, per_class, None, len(labels))
 
 
 def _average_precision(scores, labels):
-    """Of one class; images that are not to be counted (-1) are left out."""
+    """The average precision for one class; images whose label does not count (-1) are left out."""
     counts = labels >= 0
     if not (labels == 1).any():
         return np.nan

@@ -1,15 +1,14 @@
-"""The feature maps of a source's images, average-pooled to a few bins: what closed-form probes and kNN work on."""
+"""Computes feature maps of a source's images, average-pooled to a few bins, for closed-form probes and kNN."""
 
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from lci_tf.data import pipeline
+from lci_tf.data.extraction import extract
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
-from lci_tf.evaluation.probe.head_evaluation import counted
 from lci_tf.models.pooling import pool
 
 Maps = dict[str, tf.Tensor]
@@ -22,37 +21,31 @@ def pooled_features(
     batch_size: int,
     grid: int,
     report: InputReport,
+    doing: str = "features",
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Features of the centre crops of a labelled source, in the stored order.
+    """Computes features of the centre crops of a labelled source, in the stored order.
 
     Args:
       features_model: from images, float32 [n, crop, crop, 3] in [-1, 1], to maps [n, height, width, channels] by layer;
         called with `training=False`.
-      grid: bins along each side to which a map is pooled; see `pool`.
-      report: told of unreadable images. These are left out, as are images without a class (-1).
+      source: the images.
+      crops: size of the crops.
+      batch_size: images per batch.
+      grid: bins along each side to which maps are pooled; see `pool`.
+      report: collects unreadable images. These are left out, as are images without a class (-1).
+      doing: text of the progress bar.
 
     Returns:
-      Layer -> float32 [n, bins · bins, channels], and labels: int64 [n], or int8 [n, c] where an image may have
-      several.
+      Layer -> float32 [n, bins · bins, channels]; and labels, int64 [n], or int8 [n, c] for several per image.
     """
 
-    @tf.function(input_signature=[tf.TensorSpec([None, crops.crop_size, crops.crop_size, 3], tf.float32)])
+    @tf.function(input_signature=[tf.TensorSpec([None, 1, crops.crop_size, crops.crop_size, 3], tf.float32)])
     def pooled(images):
-        maps = features_model(images, training=False)
+        maps = features_model(images[:, 0], training=False)
         return {layer: _by_place(pool(feature_map, grid)) for layer, feature_map in maps.items()}
 
-    features: dict[str, list[np.ndarray]] = {}
-    labels = []
     batches = pipeline.evaluation_batches(source, crops, batch_size, report)
-    bar = tqdm(total=source.count, desc=f"features of {source.split}", unit=" images", leave=False)
-    with report.one_line_errors(), bar:
-        for batch in batches:
-            counts = counted(batch)
-            for layer, rows in pooled(batch["image"][:, 0]).items():
-                features.setdefault(layer, []).append(rows.numpy()[counts])
-            labels.append(batch["label"].numpy()[counts])
-            bar.update(len(counts))
-    return {layer: np.concatenate(rows) for layer, rows in features.items()}, np.concatenate(labels)
+    return extract(pooled, batches, source.count, doing, report)
 
 
 def _by_place(pooled):

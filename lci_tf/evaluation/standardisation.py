@@ -1,4 +1,4 @@
-"""Features to mean 0 and standard deviation 1, by the statistics of the training images."""
+"""Standardises features to mean 0 and standard deviation 1, with the statistics of the training images."""
 
 from typing import NamedTuple
 
@@ -10,24 +10,25 @@ BLOCK_BYTES = 16 * 2**20
 
 
 class Standardisation(NamedTuple):
-    """`mean` and `std`: float32 [d]."""
+    """Mean and standard deviation of features, float32 [d] each; called with features, it standardises them."""
 
     mean: np.ndarray
     std: np.ndarray
 
     @classmethod
     def of(cls, features: np.ndarray | FeatureFile, channels: int | None = None) -> "Standardisation":
-        """Statistics of float32 [n, d]. Features that are constant (dead channels) get a `std` of 1.
+        """The statistics of features, float32 [n, d]. Constant features (dead channels) get a `std` of 1.
 
         Args:
-          channels: of the maps that the features are, laid out flat with the channels last. Then there is one `std`
-            for a whole channel, as in batch normalisation: what a channel seldom shows in some corner of the image is
-            not blown up to what it often shows in the middle.
+          features: the features, in memory or on disk.
+          channels: if the features are flattened maps, with the channels last, the number of channels. Then all
+            positions of a channel share one `std`, as in batch normalisation, so that positions where a channel is
+            rarely active are not amplified.
         """
         mean = squares = np.zeros(features.shape[1])
         for rows in row_blocks(features, BLOCK_BYTES):
             block = features[rows]
-            # Of the block, then of all until here: sums of squares about means that move (Chan, Golub and LeVeque).
+            # Combines the block's sums of squares about its mean with those so far (Chan, Golub and LeVeque).
             block_mean = block.mean(axis=0, dtype=np.float64)
             within = np.square(block - block_mean.astype(np.float32)).sum(axis=0, dtype=np.float64)
             moved, share = block_mean - mean, len(block) / rows.stop
@@ -37,10 +38,10 @@ class Standardisation(NamedTuple):
         if channels:
             variance = np.tile(variance.reshape([-1, channels]).mean(axis=0), len(variance) // channels)
         std = np.sqrt(variance)
-        # Below this it is the rounding of float32, which must not be blown up.
+        # Anything below this is float32 rounding, which must not be amplified.
         std[std <= 1e-6 * np.abs(mean)] = 1.0
         return cls(mean.astype(np.float32), std.astype(np.float32))
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
-        """float32 [n, d] to float32 [n, d]."""
+        """Standardises features, float32 [n, d]."""
         return (features - self.mean) / self.std

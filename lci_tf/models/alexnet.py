@@ -1,25 +1,28 @@
-"""AlexNet as C: two streams as in the original, batch normalisation for local response normalisation, no dropout."""
+"""AlexNet as C: with two streams as in the original, but batch normalisation instead of LRN, and no dropout."""
+
+import functools
 
 import tensorflow as tf
 
+from lci_tf.models.backbone import Backbone
 from lci_tf.models.layers import batch_norm, rescaling, scaled
 
-# Of the sizes of image for which `features(padding="valid")` has any conv5 to give, the smallest.
+# Side of the smallest images for which `features(padding="valid")` has a conv5 that is not empty.
 SMALLEST_VALID = 35
 
 
 def features(padding: str, width: float = 1.0, sync_bn: bool = False) -> tf.keras.Model:
-    """Images [n, height, width, 3] in [-1, 1] to a dict of feature maps conv1…conv5.
+    """Builds the convolutional part, from images [n, height, width, 3] in [-1, 1] to a dict of maps conv1…conv5.
 
-    There is no pool5: the paper removes it for small images, and in pre-training on ImageNet too, where conv5 is
-    6×6×256 then, of 128 pixels.
+    There is no pool5: the paper removes it for small images, and also for pre-training on ImageNet, where conv5 of a
+    128-pixel crop is then 6×6×256.
 
     Args:
-      padding: of conv1 and of the pools, "same" for small images or "valid" as on ImageNet; elsewhere it is "same".
-      width: multiplies all filters.
-      sync_bn: batch normalisation over all replicas.
+      padding: padding of conv1 and the pools: "same" for small images, "valid" as on ImageNet. The rest has "same".
+      width: factor for the numbers of filters.
+      sync_bn: compute batch-norm statistics over all replicas.
     """
-    maps = {}
+    maps: dict[str, tf.Tensor] = {}
 
     def convolve(layer, filters, kernel_size, inputs, **options):
         name = f"conv{len(maps) + 1}"
@@ -44,10 +47,10 @@ def features(padding: str, width: float = 1.0, sync_bn: bool = False) -> tf.kera
 
 
 def head(conv5: tf.Tensor, classes: int, width: float = 1.0, sync_bn: bool = False) -> tf.Tensor:
-    """conv5 to float32 logits [n, classes], through fc1 and fc2."""
+    """Adds fc1, fc2 and fc3: from conv5 to float32 logits [n, classes]."""
 
     def dense(units, **options):
-        # An initialiser that several layers share gives them equal weights.
+        # A new one each time: layers that share an initialiser get equal weights.
         initializer = tf.keras.initializers.TruncatedNormal(stddev=0.005)
         return tf.keras.layers.Dense(units, kernel_initializer=initializer, **options)
 
@@ -58,19 +61,23 @@ def head(conv5: tf.Tensor, classes: int, width: float = 1.0, sync_bn: bool = Fal
     return dense(classes, dtype="float32", name="fc3")(x)
 
 
-@tf.keras.utils.register_keras_serializable("lci_tf")  # so that saved models are loaded without naming it
+@tf.keras.utils.register_keras_serializable("lci_tf")  # so that saved models can be loaded without listing it
 class TwoStreamConv2D(tf.keras.layers.Conv2D):
-    """A convolution whose two halves of filters see a half of the input channels each.
+    """A convolution in two streams: each half of the filters sees one half of the input channels.
 
-    Its kernel is [height, width, channels / 2, filters], as with `groups=2`: whose gradients do not exist on a CPU.
+    The kernel is [height, width, channels / 2, filters], as with `groups=2`, which has no gradients on CPUs.
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: tf.TensorShape) -> None:
         channels = input_shape[-1]
         super().build([*input_shape[:-1], channels // 2])
         self.input_spec = tf.keras.layers.InputSpec(ndim=4, axes={-1: channels})
 
-    def convolution_op(self, inputs, kernel):
+    def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         convolve = super().convolution_op
         streams = zip(tf.split(inputs, 2, axis=-1), tf.split(kernel, 2, axis=-1), strict=True)
         return tf.concat([convolve(x, k) for x, k in streams], axis=-1)
+
+
+SMALL = Backbone(functools.partial(features, "same"), head)
+WHOLE = Backbone(functools.partial(features, "valid"), head, SMALLEST_VALID)

@@ -1,21 +1,23 @@
-"""F, the inpainter: an autoencoder of patches (supplement, table of F)."""
+"""F, the inpainter: a convolutional autoencoder of patches (table of F in the supplement)."""
 
 import tensorflow as tf
 
 from lci_tf.models.layers import batch_norm, scaled
 
 
-def inpainter(patch_size: int, deep: bool = False, width: float = 1.0, sync_bn: bool = False) -> tf.keras.Model:
-    """Patches [n, patch_size, patch_size, 3] in [-1, 1] to patches of the same shape, float32 in (-1, 1).
+def inpainter(patch_size: int, halvings: int = 2, width: float = 1.0, sync_bn: bool = False) -> tf.keras.Model:
+    """Builds F, from patches [n, patch_size, patch_size, 3] in [-1, 1] to float32 patches of that shape in (-1, 1).
 
     Args:
-      patch_size: side of a patch, divisible by 4, by 8 if `deep`.
-      deep: with the layers in parentheses in the table, as on ImageNet.
-      width: multiplies all filters but the last three.
-      sync_bn: batch normalisation over all replicas.
+      patch_size: side of the patches, divisible by 2 to the power of `halvings`.
+      halvings: how often resolution is halved: 2 as in the table, 3 with its layers in parentheses, or more. With 2, an
+        output depends on pixels up to 10 pixels away, and each halving more doubles that: it limits the size of the
+        hole that F can fill sensibly.
+      width: factor for the numbers of filters, except the last three.
+      sync_bn: compute batch-norm statistics over all replicas.
     """
-    encoder = [96, 192, 384] if deep else [96, 192]
-    decoder = [192, 96, 48] if deep else [96, 48]
+    encoder = [96, 192] + [384] * (halvings - 2)  # the table ends with the first 384
+    decoder = [48, *encoder[:-1]][::-1]
 
     def half_or_double(layer, filters, name, x):
         x = layer(scaled(filters, width), 4, 2, "same", use_bias=False, name=name)(x)

@@ -1,4 +1,4 @@
-"""D, the patch discriminator (supplement, table of D)."""
+"""D, the patch discriminator: tells real from inpainted patches (table of D in the supplement)."""
 
 import tensorflow as tf
 
@@ -7,19 +7,19 @@ from lci_tf.models.spectral_norm import SpectralConv2D, SpectralDense
 
 
 def patch_discriminator(
-    patch_size: int, deep: bool = False, width: float = 1.0, pooling: str = "average"
+    patch_size: int, halvings: int = 2, width: float = 1.0, pooling: str = "average"
 ) -> tf.keras.Model:
-    """Pairs of patches [n, patch_size, patch_size, 6] to how real each pair is, float32 [n, 1].
+    """Builds D, from pairs of patches [n, patch_size, patch_size, 6] to scores, high for real, float32 [n, 1].
 
     Args:
-      patch_size: side of a patch.
-      deep: with the layers in parentheses in the table, as on ImageNet.
-      width: multiplies all filters.
-      pooling: of the last map, "average" as in the paper or "sum" as in the authors' code.
+      patch_size: side of the patches, in pixels.
+      halvings: 2, or 3 with the layers in parentheses in the table, as on ImageNet.
+      width: factor for the numbers of filters.
+      pooling: how to pool the last map: "average" as in the paper, or "sum" as in the authors' code.
     """
     if pooling not in ("average", "sum"):
         raise ValueError(f"pooling={pooling!r}: unknown; expected 'average' or 'sum'")
-    filters = [64, 64, 128, 128, 256] + ([256, 512] if deep else [])
+    filters = [64, 64, 128, 128, 256] + ([256, 512] if halvings == 3 else [])
 
     pairs = tf.keras.Input([patch_size, patch_size, 6], name="pairs")
     x = pairs

@@ -1,4 +1,4 @@
-"""Feature maps of any size to a few numbers."""
+"""Average-pooling of feature maps of any size to a small grid."""
 
 import math
 
@@ -9,7 +9,7 @@ UNITS = 9216  # the paper's "approximately 9,000": conv5 of AlexNet on ImageNet 
 
 
 def grid_of(channels: int, units: int = UNITS) -> int:
-    """Bins along each side, such that a map of so many channels is pooled to about `units` numbers.
+    """Bins along each side with which a map of `channels` channels is pooled to about `units` numbers.
 
     For AlexNet's 96, 256 and 384 channels these are the authors' 10, 6 and 5.
     """
@@ -17,18 +17,18 @@ def grid_of(channels: int, units: int = UNITS) -> int:
 
 
 def pool(feature_map: tf.Tensor, grid: int) -> tf.Tensor:
-    """[n, height, width, channels] to float32 [n, grid, grid, channels]: means over equal parts of the map.
+    """Means over equal parts of a map: from [n, height, width, channels] to float32 [n, grid, grid, channels].
 
-    A pixel that lies in two bins counts in each with its share. Where the map has fewer pixels than bins, it is taken
-    as it is.
+    A pixel that lies in several bins counts in each with its share. Along a side with fewer pixels than bins, the map
+    is not pooled.
     """
     _, height, width, _ = feature_map.shape
-    # In float32 whatever the map is in: a sum over a map does not fit into half precision.
+    # Always in float32, as half precision is too small for sums over a map.
     return tf.einsum("nhwc,gh,kw->ngkc", tf.cast(feature_map, tf.float32), _bins(height, grid), _bins(width, grid))
 
 
 def _bins(size, grid) -> np.ndarray:
-    """float32 [bins, size]: how much each pixel counts in the mean of each bin. Rows sum to 1."""
+    """float32 [bins, size]: the weight of each pixel in the mean of each bin. Rows sum to 1."""
     bins = min(grid, size)
     edges = np.arange(bins + 1)[:, None] * size / bins
     pixels = np.arange(size)

@@ -1,19 +1,20 @@
-"""ResNet-34 as C (the paper's supplement), from keras-cv's parts."""
+"""ResNet-34 as C (from the paper's supplement), built from keras-cv's backbone."""
 
 import contextlib
 import io
 
 import tensorflow as tf
 
+from lci_tf.models.backbone import Backbone
 from lci_tf.models.layers import batch_norm, rescaling, scaled
 
 
 def features(width: float = 1.0, sync_bn: bool = False) -> tf.keras.Model:
-    """Images [n, height, width, 3] in [-1, 1] to a dict of feature maps.
+    """Builds the convolutional part, from images [n, height, width, 3] in [-1, 1] to a dict of maps conv1…conv5.
 
-    conv1 is the stem, conv2…conv5 are the four stages: after batch normalisation and ReLU, as with AlexNet.
+    conv1 is the stem, conv2…conv5 are the four stages, all after batch normalisation and ReLU, as for AlexNet.
     """
-    # keras-cv takes seconds to import, and brings a package that prints the name of its backend.
+    # keras-cv takes seconds to import, and a package that it needs prints the name of its backend.
     with contextlib.redirect_stdout(io.StringIO()):
         import keras_cv
     backbone = keras_cv.models.ResNetBackbone(
@@ -27,7 +28,7 @@ def features(width: float = 1.0, sync_bn: bool = False) -> tf.keras.Model:
     names = {"conv1": "conv1_relu"} | {f"conv{i}": backbone.pyramid_level_inputs[f"P{i}"] for i in range(2, 6)}
     maps = {name: backbone.get_layer(layer).output for name, layer in names.items()}
 
-    # The backbone has no argument for these.
+    # The backbone has no arguments for width, batch normalisation and layer names.
     def as_in_alexnet(layer):
         config = layer.get_config()
         name = config["name"]
@@ -46,7 +47,10 @@ def features(width: float = 1.0, sync_bn: bool = False) -> tf.keras.Model:
 
 
 def head(conv5: tf.Tensor, classes: int, width: float = 1.0, sync_bn: bool = False) -> tf.Tensor:
-    """conv5 to float32 logits [n, classes]: global average pooling and one dense layer, whatever the width."""
+    """Adds global average pooling and one dense layer: from conv5 to float32 logits [n, classes]."""
     initializer = tf.keras.initializers.TruncatedNormal(stddev=0.005)
     x = tf.keras.layers.GlobalAveragePooling2D(dtype="float32", name="pool5")(conv5)
     return tf.keras.layers.Dense(classes, kernel_initializer=initializer, dtype="float32", name="fc")(x)
+
+
+RESNET34 = Backbone(features, head)

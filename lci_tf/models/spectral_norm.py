@@ -1,8 +1,10 @@
-"""Layers whose kernel, as a matrix, has the largest singular value 1 (Miyato et al., 2018).
+"""Spectral normalisation: layers whose kernel, as a matrix, has largest singular value 1 (Miyato et al., 2018).
 
-They reparametrise: what is applied is w/σ, while the variable w is what the optimiser made it. σ = uᵀWv comes from
-power iteration, one step of it in every call with `training=True`; so a training step should call D once.
+The layers apply w/σ, and leave the variable w as the optimiser set it. σ = uᵀWv comes from power iteration, of which
+each call with `training=True` does one step; so a training step should call D only once.
 """
+
+from typing import Any
 
 import tensorflow as tf
 
@@ -10,13 +12,12 @@ import tensorflow as tf
 class _Spectral(tf.keras.layers.Layer):
     def _add_weights(self, kernel_shape):
         units = kernel_shape[-1]
-        # Under a policy of mixed precision both would be read in sixteen bits, in which σ is not worth having.
+        # Without autocast: in mixed precision, kernel and u would be read in sixteen bits, too few for σ.
         self.kernel = self.add_weight(
             name="kernel", shape=kernel_shape, initializer="glorot_uniform", experimental_autocast=False
         )
         self.bias = self.add_weight(name="bias", shape=[units], initializer="zeros")
-        # Every replica iterates on its own copy. The copies stay equal, since kernels are equal on all replicas, and
-        # nobody waits for another.
+        # Each replica iterates on its own copy, without waiting for others. The copies stay equal, as the kernels are.
         self.u = self.add_weight(
             name="u",
             shape=[units],
@@ -42,40 +43,40 @@ class _Spectral(tf.keras.layers.Layer):
 
 
 class SpectralConv2D(_Spectral):
-    """[n, height, width, channels] to [n, height / strides, width / strides, filters], padding "same"."""
+    """Convolution with padding "same": [n, height, width, channels] to [n, height/strides, width/strides, filters]."""
 
     def __init__(self, filters: int, kernel_size: int, strides: int = 1, **kwargs):
         super().__init__(**kwargs)
         self.filters, self.kernel_size, self.strides = filters, kernel_size, strides
 
-    def build(self, input_shape):
+    def build(self, input_shape: tf.TensorShape) -> None:
         self._add_weights([self.kernel_size, self.kernel_size, input_shape[-1], self.filters])
         super().build(input_shape)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         x = tf.nn.conv2d(inputs, self._normalised_kernel(training), self.strides, "SAME")
         return tf.nn.bias_add(x, self.bias)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         own = {"filters": self.filters, "kernel_size": self.kernel_size, "strides": self.strides}
         return super().get_config() | own
 
 
 class SpectralDense(_Spectral):
-    """[n, channels] to [n, units]."""
+    """A fully connected layer: [n, channels] to [n, units]."""
 
     def __init__(self, units: int, **kwargs):
         super().__init__(**kwargs)
         self.units = units
 
-    def build(self, input_shape):
+    def build(self, input_shape: tf.TensorShape) -> None:
         self._add_weights([input_shape[-1], self.units])
         super().build(input_shape)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         return tf.nn.bias_add(tf.matmul(inputs, self._normalised_kernel(training)), self.bias)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"units": self.units}
 
 

@@ -1,13 +1,14 @@
-"""Training curves as small multiples: of one run a panel per kind of number, of several a panel per number."""
+"""Training curves as small multiples: for one run a panel per kind of metric, for several runs a panel per metric."""
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
 from sklearn.isotonic import isotonic_regression
 
@@ -16,21 +17,25 @@ from lci_tf.plotting import plots
 
 Metrics = Sequence[dict[str, float]]
 
-_HEIGHT = 1.4  # inches of a panel, with its title and ticks
-_LABEL = 6.5  # points
-_FEW = 25  # points that are better seen one by one
+_HEIGHT = 1.4  # of a panel with its title and ticks, in inches
+_LABEL = 6.5  # font size of labels, in points
+_FEW = 25  # with fewer values than this, each is marked
+_LONGEST = 230.0  # font size times number of letters of a title that is as wide as a panel
 _LABELS = {"classifier": "C", "discriminator": "D", "inpainter": "F", "inpainter_gan": "F", "autoencoding": "autoenc.",
            "identity_untouched": "identity", "identity_autoencoded": "autoenc."}  # fmt: skip
 
 
 class _Panel(NamedTuple):
-    """Numbers that are drawn together: those whose names match a pattern, whose group is the line's label.
+    """Metrics that share a panel: those whose names match a pattern, the group of which is the label of the line.
 
     Attributes:
-      title: of all of them.
-      title_of_one: where runs are compared, and each number has a panel of its own; if empty, it has none.
-      pattern: of names in `metrics.jsonl`.
-      dashed: a second one, of numbers with the same labels.
+      title: title of the panel.
+      title_of_one: title if runs are compared, and each metric has its own panel; if empty, it has none.
+      pattern: regular expression for names in `metrics.jsonl`.
+      dashed: another pattern, for metrics with the same labels that are drawn dashed.
+      percent: whether values in [0, 1] are shown in percent.
+      logarithmic: whether the axis is logarithmic.
+      noisy: whether values are smoothed.
     """
 
     title: str
@@ -53,22 +58,21 @@ _PANELS = (
 )  # fmt: skip
 
 
-def curves(runs: dict[str, Metrics]) -> Figure:
-    """What was logged over the steps; noisy numbers pale, and over them smoothed.
+def curves(runs: Mapping[str, Metrics]) -> Figure:
+    """Plots logged metrics over the steps; noisy ones pale, with a smoothed line on top.
 
     Args:
-      runs: by a name for each, its records as `runs.Run.metrics` has them. Several have a colour each.
+      runs: name of a run -> its records from `runs.Run.metrics`. Several runs have a colour each.
 
     Raises:
       InputError: nothing was logged yet.
     """
     panels = _panels(runs)
     if not panels:
-        raise InputError("metrics.jsonl: has no losses and no accuracies yet")
-    columns = min(len(panels), 3 if len(runs) == 1 else 4)
+        raise InputError("metrics.jsonl: has no losses or accuracies yet")
+    columns = min(len(panels), 3)
     rows = math.ceil(len(panels) / columns)
-    figure = Figure((plots.PAGE, rows * _HEIGHT))
-    figure.get_layout_engine().set(hspace=0.06)
+    figure = Figure((plots.PAGE, rows * _HEIGHT), layout=ConstrainedLayoutEngine(hspace=0.06))
     grid = figure.subplots(rows, columns, sharex=True, squeeze=False).ravel()
     for place, axes in enumerate(grid):
         if place >= len(panels):
@@ -76,15 +80,15 @@ def curves(runs: dict[str, Metrics]) -> Figure:
             continue
         _draw(axes, *panels[place], runs)
         if place + columns >= len(panels):
-            axes.set_xlabel("step")
             axes.tick_params(labelbottom=True)
+    figure.supxlabel("step", fontsize="medium")  # once, not below each column
     if len(runs) > 1:
         figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
     return figure
 
 
 def smoothed(values: np.ndarray) -> np.ndarray:
-    """Means under a bell of a fiftieth of the points; what is not a number does not count."""
+    """Smooths values with a Gaussian as wide as a fiftieth of the points; NaN and infinity are left out."""
     width = max(len(values) / 50, 0.5)
     reach = min(math.ceil(3 * width), (len(values) - 1) // 2)
     bell = np.exp(-0.5 * (np.arange(-reach, reach + 1) / width) ** 2)
@@ -94,16 +98,17 @@ def smoothed(values: np.ndarray) -> np.ndarray:
 
 
 def _panels(runs) -> list[tuple[_Panel, str, list[str]]]:
-    """Panel, title, and the names of its numbers."""
+    """The panels to draw: (panel, title, names of its metrics)."""
     found = [(panel, _names(panel.pattern, runs)) for panel in _PANELS]
     if len(runs) == 1:
         return [(panel, panel.title, names) for panel, names in found if names]
-    return [
-        (panel._replace(dashed=""), panel.title_of_one.format(_label(panel.pattern, name)), [name])
-        for panel, names in found
-        for name in names
-        if panel.title_of_one
-    ]
+    apart: dict[tuple[_Panel, str], list[str]] = {}
+    for panel, names in found:
+        for name in names if panel.title_of_one else ():
+            # Without autoencoded patches, all identity images are untouched, and are logged under another name.
+            title = panel.title_of_one.format(_label(panel.pattern, name))
+            apart.setdefault((panel._replace(dashed=""), title), []).append(name)
+    return [(panel, title, names) for (panel, title), names in apart.items()]
 
 
 def _names(pattern, runs):
@@ -112,17 +117,21 @@ def _names(pattern, runs):
 
 
 def _label(pattern, name):
-    (label,) = re.fullmatch(pattern, name).groups()
+    found = re.fullmatch(pattern, name)
+    label = found[1] if found else name
     return _LABELS.get(label, label.replace("_", " "))
 
 
 def _draw(axes: Axes, panel: _Panel, title, names, runs):
-    axes.set_title(title, loc="left")
+    axes.set_title(title, loc="left", fontsize=min(8.0, _LONGEST / len(title)))
     lines = []
     for run, metrics in runs.items():
-        for name in names:
+        # If runs are compared, each has one line and one colour, even if the line is empty.
+        logged = [name for name in names if any(name in record for record in metrics)] or names[:1]
+        for name in names if len(runs) == 1 else logged[:1]:
             label = run if len(runs) > 1 else _label(panel.pattern, name)
-            lines.append(_draw_line(axes, panel, *_series(metrics, name, panel), label, pale=len(names) > 2))
+            steps, values = _series(metrics, name, panel)
+            lines.append(_draw_line(axes, panel, steps, values, label, pale=len(names) > 2))
     if panel.dashed:
         colours = {line.get_label(): line.get_color() for line in lines}
         (metrics,) = runs.values()
@@ -139,7 +148,7 @@ def _draw(axes: Axes, panel: _Panel, title, names, runs):
 
 
 def _series(metrics, name, panel):
-    """(steps, values)"""
+    """The logged values of a metric: (steps, values)."""
     records = [(record["step"], record[name]) for record in metrics if name in record]
     steps, values = np.array(records).reshape(-1, 2).T
     return steps, values * (100 if panel.percent else 1)
@@ -162,11 +171,14 @@ def _scale_logarithmically(axes):
 
 
 def _label_ends(axes, lines):
-    """Writes what each line is beside its end, as near to it as the others allow."""
+    """Labels each line at its end, as near as the other labels allow."""
     low = axes.get_ylim()[0]
     ends = [(0, next((y for y in line.get_ydata()[::-1] if np.isfinite(y)), low)) for line in lines]
     places = axes.transAxes.inverted().transform(axes.transData.transform(ends))[:, 1]
-    order, height = np.argsort(places), 1.2 * _LABEL / 72 / (_HEIGHT - 0.45)  # of a letter, where the axes' is 1
+    order, height = (
+        np.argsort(places),
+        1.2 * _LABEL / 72 / (_HEIGHT - 0.45),
+    )  # of a letter, as a share of the axes' height
     above = height * np.arange(len(places))
     apart = isotonic_regression(places[order] - above, y_min=0, y_max=max(0, 1 - above[-1])) + above
     for line, place in zip(np.take(lines, order), apart, strict=True):

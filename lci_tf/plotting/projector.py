@@ -1,4 +1,4 @@
-"""Features for TensorBoard's projector: a folder that `tensorboard --logdir` shows, with thumbnails."""
+"""Writes features for TensorBoard's projector: a folder that `tensorboard --logdir` shows, with thumbnails."""
 
 import math
 import pathlib
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from PIL import Image
 
-_LARGEST_SPRITE = 8192  # pixels along a side: browsers take no more
+_LARGEST_SPRITE = 8192  # pixels along a side, the limit of browsers
 
 
 def write(
@@ -16,12 +16,13 @@ def write(
     thumbnails: np.ndarray,
     facts: Mapping[str, Sequence[str]],
 ) -> None:
-    """Writes features, thumbnails, and what is known of each image.
+    """Writes features, thumbnails, and facts about each image.
 
     Args:
-      features: float [n, d] by name, such as the layer's.
+      folder: where to write; created if missing.
+      features: name, such as that of the layer -> float [n, d].
       thumbnails: uint8 [n, side, side, 3].
-      facts: by name, a text for each image: its class, or where it comes from.
+      facts: name -> a text for each image, such as its class or its path.
     """
     from tensorboard.plugins import projector
 
@@ -41,7 +42,7 @@ def write(
 
 
 def sprite(thumbnails: np.ndarray, largest: int = _LARGEST_SPRITE) -> tuple[np.ndarray, int]:
-    """[n, side, side, 3] to one square picture, row by row and without gaps, and the side of an image in it."""
+    """Joins images [n, side, side, 3] to a square picture, without gaps. Returns it and the side of an image in it."""
     count, side, *_ = thumbnails.shape
     columns = math.ceil(math.sqrt(count))
     filled = np.zeros([columns**2, side, side, 3], np.uint8)
@@ -55,7 +56,7 @@ def sprite(thumbnails: np.ndarray, largest: int = _LARGEST_SPRITE) -> tuple[np.n
 
 
 def _metadata(facts):
-    """A line for each image; the projector expects a line with names only if there are several."""
+    """One line per image; the projector expects a header line only if there are several columns."""
     lines = list(zip(*facts.values(), strict=True))
     if len(facts) > 1:
         lines.insert(0, tuple(facts))

@@ -1,44 +1,45 @@
-"""Batches with all their randomness, shared out over workers and replicas."""
+"""Training batches with all their random draws, distributed over workers and replicas."""
+
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from lci_tf.config.presets import Settings
+from lci_tf.config.settings import Settings
 from lci_tf.data import draws, pipeline
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
-from lci_tf.transforms import LimitedContextInpainting, Tiles, labels_of
+from lci_tf.transforms import AnyTransformation, labels_of
+
+MakeBatches = Callable[..., tf.data.Dataset]  # of a `pipeline.Worker`, and perhaps a first step, `start_step`
 
 
-def draw(seed: int, step: tf.Tensor, batch_size: int, transforms) -> dict[str, tf.Tensor]:
-    """Everything random in a step: a row for every place in the global batch.
+def draw(seed: int, step: tf.Tensor, batch_size: int, transforms: Sequence[AnyTransformation]) -> dict[str, tf.Tensor]:
+    """All random draws of a step, with a row for every place in the global batch.
 
     Returns:
-      `"cut"`: [batch, classes, 4], see `transforms.cut`; `"transform_i"`: [batch, …], what the i-th transformation asks
-      for; `"noise"`: int64 [batch, 3], the places of the noise that F fills in; and for LCI `"patch"`: [batch, 2],
-      where the patch is.
+      `"cut"`: [batch, classes, 4], see `transforms.cut`; `"transform_i"`: [batch, …], the draws of the i-th
+      transformation; if F is used, `"noise"`: int64 [batch, 4], from which `data.draws.normal` makes its noise; and for
+      LCI `"patch"`: [batch, 2], the position of the patch.
     """
     drawn = {"cut": draws.uniform(seed, draws.CUT, step, batch_size, (len(labels_of(transforms)), 4))}
     for i, transform in enumerate(transforms):
-        if isinstance(transform, (LimitedContextInpainting, Tiles)):
+        name, purpose = transform.drawn_as or (f"transform_{i}", draws.TRANSFORMATION + i)
+        drawn[name] = draws.uniform(seed, purpose, step, batch_size, transform.draws)
+        if transform.is_inpainted:
             drawn["noise"] = draws.places(seed, draws.NOISE, step, batch_size)
-        if isinstance(transform, LimitedContextInpainting):
-            drawn["patch"] = draws.uniform(seed, draws.PATCH, step, batch_size, transform.draws)
-        else:
-            purpose = draws.TRANSFORMATION + i
-            drawn[f"transform_{i}"] = draws.uniform(seed, purpose, step, batch_size, transform.draws)
     return drawn
 
 
 def training_batches(
     source: Source,
     settings: Settings,
-    transforms,
+    transforms: Sequence[AnyTransformation],
     seed: int,
     report: InputReport,
     start_step: int = 0,
     worker: pipeline.Worker = pipeline.ALONE,
 ) -> tf.data.Dataset:
-    """`pipeline.training_batches`, of crops with their margin, and beside each `"draws"`."""
+    """`pipeline.training_batches` of crops with their margin, `"image"`, with the random draws for them, `"draws"`."""
     crops = pipeline.Crops(settings.crop_size + settings.margin, settings.resize)
     images = pipeline.training_batches(source, crops, settings.batch_size, seed, report, start_step, worker)
     part = settings.batch_size // worker.count
@@ -52,8 +53,8 @@ def training_batches(
     return tf.data.Dataset.zip((tf.data.Dataset.counter(start_step), images)).map(with_draws).prefetch(2)
 
 
-def distributed(strategy: tf.distribute.Strategy, make) -> tf.distribute.DistributedDataset:
-    """The same over all replicas: `make(worker)` gives each worker's part, whose replicas take turns at it."""
+def distributed(strategy: tf.distribute.Strategy, make: MakeBatches) -> tf.distribute.DistributedDataset:
+    """Distributes batches over all replicas: `make(worker)` makes a worker's part, which its replicas share."""
 
     def of_worker(context):
         worker = pipeline.Worker(context.input_pipeline_id, context.num_input_pipelines)

@@ -1,4 +1,4 @@
-"""A look before a long training: what it will see, how large it is, and how long it will take."""
+"""`--dry_run`: shows before a long training what C will see, how large everything is, and how long it will take."""
 
 import pathlib
 import re
@@ -12,9 +12,10 @@ from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
 from lci_tf.files import replace_file
 from lci_tf.plotting import pictures
-from lci_tf.pretraining import batches, training
+from lci_tf.pretraining import batches, needed_memory, training
+from lci_tf.training import memory
 
-_EXECUTIONS = 3
+_EXECUTIONS = 3  # timed calls of the train function
 
 
 def look(
@@ -25,20 +26,23 @@ def look(
     report: InputReport,
     heading: str,
 ) -> None:
-    """Writes the pictures of step 0 to `folder`; prints the sizes of everything, and estimates from three steps.
+    """Writes the pictures of step 0 to `folder`, and prints sizes, and time and memory measured on a few steps.
 
-    What is printed, below `heading`, is also written, to `dry_run.txt`.
+    Everything that is printed, starting with `heading`, is also written to `dry_run.txt`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    told = []
+    lines = []
 
     def tell(line):
         print(line)
-        told.append(line)
+        lines.append(line)
 
     tell(heading)
     with strategy.scope():
         learner = training.build(plan)
+    needed = needed_memory.estimate(learner, plan.settings, strategy)
+    tell(f"  estimate         {needed}")
+    memory.require(needed)
     training.load_given_weights(learner, plan)
 
     def make(worker, start_step=0):
@@ -58,14 +62,14 @@ def look(
             tell(f"  classes          {', '.join(learner.labels)}")
         seconds = _seconds_per_step(learner, iter(batches.distributed(strategy, make)), plan.steps_per_execution)
     left = plan.steps * seconds
-    tell(f"  speed            {plan.settings.batch_size / seconds:,.0f} images/s, {seconds:.2f} s a step")
+    tell(f"  speed            {plan.settings.batch_size / seconds:,.0f} images/s, {seconds:.2f} s per step")
     tell(f"  time             {plan.steps:,} steps in about {_written(left)}")
-    tell(f"  memory           {_peak_memory() / 2**30:.1f} GiB at most")
-    replace_file(folder / "dry_run.txt", "\n".join(told) + "\n")
+    tell(f"  memory           {_peak_memory() / 2**30:.1f} GiB at most in these steps")
+    replace_file(folder / "dry_run.txt", "\n".join(lines) + "\n")
 
 
 def _seconds_per_step(learner, batches, steps_per_execution):
-    execute = learner.make_train_function()  # the one that `fit` calls
+    execute = learner.make_train_function()  # the same as in `fit`
     execute(batches)  # compiles
     start = time.perf_counter()
     for _ in range(_EXECUTIONS):
@@ -74,13 +78,13 @@ def _seconds_per_step(learner, batches, steps_per_execution):
 
 
 def _peak_memory() -> int:
-    """Bytes: of the fullest GPU, or of this process."""
+    """Peak memory in bytes, of the fullest GPU or else of this process."""
     gpus = tf.config.list_logical_devices("GPU")
     if gpus:
         return max(tf.config.experimental.get_memory_info(gpu.name)["peak"] for gpu in gpus)
     status = pathlib.Path("/proc/self/status")
-    if status.exists():  # on Linux `getrusage` has a peak that is inherited from whoever started the process
-        return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text())[1]) * 1024
+    if status.exists():  # on Linux, `getrusage` inherits the peak of the parent process
+        return int(re.findall(r"VmHWM:\s*(\d+) kB", status.read_text())[0]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # kibibytes, but bytes on a Mac
 

@@ -1,10 +1,10 @@
-"""What a pre-training looks like: the transformations, F's patches, C's first filters. Pictures from arrays."""
+"""Pictures of a pre-training: the transformations, F's patches, C's first filters."""
 
 import numpy as np
 
 from lci_tf.plotting import pictures
 
-_TILE = 128  # pixels: small images are enlarged to about this
+_TILE = 128  # pixels, to about which small images are enlarged
 _FILTER = 64
 _FRAME = (255, 64, 32)
 
@@ -13,8 +13,8 @@ def transformations(stacks: dict[str, np.ndarray], count: int = 8) -> np.ndarray
     """A row for each source image, a column for each class.
 
     Args:
-      stacks: by label, [n, h, w, 3] in [-1, 1]; the i-th of each was made from the same source image.
-      count: rows at most.
+      stacks: label -> images [n, h, w, 3] in [-1, 1]; the i-th of each label was made from the same source image.
+      count: largest number of rows.
 
     Returns:
       uint8 [height, width, 3].
@@ -29,11 +29,11 @@ def patches(
     autoencoded: np.ndarray | None = None,
     count: int = 8,
 ) -> np.ndarray:
-    """What F is given and what it makes of it, a row for each patch: e, e with noise in its centre, r, F(e).
+    """Inputs and outputs of F, a row for each patch: e, e with noise in its centre, r, F(e).
 
     Args:
       original, erased, inpainted, autoencoded: [n, p, p, 3] in [-1, 1], which the noise may exceed.
-      count: rows at most.
+      count: largest number of rows.
 
     Returns:
       uint8 [height, width, 3].
@@ -45,14 +45,14 @@ def patches(
 def lci_examples(
     images: np.ndarray, inpainted: np.ndarray, places: np.ndarray, patch_size: int, count: int = 8
 ) -> np.ndarray:
-    """Images, the same with an inpainted patch, and again with a thin frame around the patch.
+    """Images, the same images with an inpainted patch, and these again with a thin frame around the patch.
 
     Args:
       images: [n, h, w, 3] in [-1, 1].
-      inpainted: like them.
-      places: int [n, 2], row and column of each patch's upper left corner; it may reach beyond the image.
-      patch_size: its side.
-      count: rows at most.
+      inpainted: the same images with an inpainted patch.
+      places: int [n, 2], row and column of each patch's upper left corner; patches may extend beyond the image.
+      patch_size: side of the patches, in pixels.
+      count: largest number of rows.
 
     Returns:
       uint8 [height, width, 3].
@@ -67,11 +67,11 @@ def lci_examples(
 
 
 def filters(kernel: np.ndarray, columns: int = 16) -> np.ndarray:
-    """The filters of a first convolution, each from black to white in its own range.
+    """The filters of a first convolution, each scaled to its own range.
 
     Args:
       kernel: [h, w, 3, n].
-      columns: filters side by side.
+      columns: number of filters per row.
 
     Returns:
       uint8 [height, width, 3].
@@ -81,7 +81,7 @@ def filters(kernel: np.ndarray, columns: int = 16) -> np.ndarray:
 
 
 def _tiles(images):
-    """[-1, 1] to uint8, and so much larger that one sees something."""
+    """From [-1, 1] to uint8, enlarged to be clearly visible."""
     return _enlarged(pictures.levels(images), _TILE)
 
 

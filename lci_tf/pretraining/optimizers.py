@@ -1,15 +1,15 @@
-"""The optimisers of C, F and D."""
+"""The optimisers of C (AdamW) and of F and D (Adam), with their schedules."""
 
 import tensorflow as tf
 
-from lci_tf.config.presets import Settings
+from lci_tf.config.settings import Settings
 from lci_tf.training.adamw import EPSILON, AdamW, cosine
 
 
 def build(settings: Settings, steps: int) -> dict[str, tf.keras.optimizers.Optimizer]:
-    """The three optimisers, by the name of the argument of `Pretraining.compile`, for a training of so many steps.
+    """The three optimisers for a training of `steps` steps, named like the arguments of `Pretraining.compile`.
 
-    To be called inside the strategy's scope.
+    Must be called inside the strategy's scope.
     """
     shape = settings.final_learning_rate / settings.learning_rate
 
@@ -35,8 +35,8 @@ def build(settings: Settings, steps: int) -> dict[str, tf.keras.optimizers.Optim
     return optimizers
 
 
-def learning_rate(optimizer, step: int) -> float:
-    """Of an optimiser that `build` made, in this step."""
+def learning_rate(optimizer: tf.keras.optimizers.Optimizer, step: int) -> float:
+    """The learning rate of an optimiser from `build` at this step."""
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     rate = optimizer._get_hyper("learning_rate")
     return float(rate(step) if callable(rate) else tf.convert_to_tensor(rate))

@@ -1,9 +1,12 @@
-"""What the trainings of C, F and D have in common: optimisers, replicas, the loss scale, means of what is reported."""
+"""What both kinds of training share: a step that updates C, F and D on all replicas, loss scaling, means of metrics."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from lci_tf.config.presets import Settings
+from lci_tf.config.settings import Settings
 
 Draws = dict[str, tf.Tensor]
 Gradients = dict[str, list[tf.Tensor]]
@@ -11,23 +14,26 @@ Results = dict[str, tf.Tensor]
 
 
 class Players(tf.keras.Model):
-    """C, F and D, as far as there are such, each updated in every step, all from the same forward pass.
+    """C, F and D, any of which may be missing, all updated in every step from the same forward pass.
 
-    A subclass has the equations.
+    Subclasses have the equations.
 
     Attributes:
-      labels: the classes that C tells apart.
-      transforms: what is done to images; see `batches.draw`.
+      labels: names of the classes that C tells apart.
+      transforms: the transformations of the images; see `batches.draw`.
     """
 
     labels: tuple[str, ...] = ()
+    classifier: tf.keras.Model
+    inpainter: tf.keras.Model
+    discriminator: tf.keras.Model
 
     def __init__(
         self,
         classifier: tf.keras.Model | None,
         inpainter: tf.keras.Model | None,
         discriminator: tf.keras.Model | None,
-        transforms: list,
+        transforms: Sequence[Any],
         settings: Settings,
     ):
         super().__init__()
@@ -37,32 +43,32 @@ class Players(tf.keras.Model):
 
     def compile(self, classifier_optimizer=None, inpainter_optimizer=None, discriminator_optimizer=None, **kwargs):
         super().compile(**kwargs)
-        self.distribute_reduction_method = "first"  # what `train_step` returns are means over all replicas already
+        self.distribute_reduction_method = "first"  # `train_step` already returns means over all replicas
         self.classifier_optimizer = classifier_optimizer
         self.inpainter_optimizer = inpainter_optimizer
         self.discriminator_optimizer = discriminator_optimizer
         self._names = [*self.reported(), *(f"gradient_norm/{player}" for player in self.players)]
         if self._scales_losses:
             self._names.append("loss_scale")
-        # One variable, not a metric for each: reading that would be a reduction over all workers, every step.
+        # A single variable, not one metric each, whose reading would take a reduction over all workers in every step.
         self.sums = tf.Variable(
             tf.zeros([1 + len(self._names)]),
             trainable=False,
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
             name="sums",
         )
-        """How many steps since the last `forget`, and sums over these of what is reported; equal on all replicas."""
+        """Number of steps since the last `forget`, and sums of all metrics over these; equal on all replicas."""
 
     def gradients(self, x: tf.Tensor, draws: Draws) -> tuple[Gradients, Results]:
-        """The gradients of each player's loss over the global batch, by player, and what to report of this replica."""
+        """The gradients of each player's loss over the global batch, by player, and this replica's metrics."""
         raise NotImplementedError
 
     def reported(self) -> list[str]:
-        """The names of what `gradients` reports."""
+        """The names of the metrics that `gradients` returns."""
         raise NotImplementedError
 
     def montages(self, x: tf.Tensor, draws: Draws) -> dict[str, np.ndarray]:
-        """What the training makes of a batch, as pictures by name."""
+        """Pictures, by name, of what the training makes of a batch."""
         raise NotImplementedError
 
     def train_step(self, batch):
@@ -77,7 +83,7 @@ class Players(tf.keras.Model):
             results["loss_scale"] = self.optimizer_of(self.players[0]).loss_scale
         for player, values in gradients.items():
             norm = tf.linalg.global_norm(values)
-            if self._scales_losses:  # then an overflow is no divergence, but a step left out
+            if self._scales_losses:  # with loss scaling, an overflow means a skipped step, not divergence
                 norm = tf.where(tf.math.is_finite(norm), norm, 0.0)
             results[f"gradient_norm/{player}"] = norm
             variables = getattr(self, player).trainable_variables
@@ -88,17 +94,17 @@ class Players(tf.keras.Model):
         return self.means()
 
     def means(self) -> Results:
-        """What is reported, over the steps since the last `forget`."""
+        """Means of all metrics over the steps since the last `forget`."""
         steps, *sums = tf.unstack(self.sums)
         return {name: total / steps for name, total in zip(self._names, sums, strict=True)}
 
     def forget(self) -> None:
-        """Begins new means."""
+        """Restarts the means."""
         self.sums.assign(tf.zeros_like(self.sums))
 
     @property
     def players(self) -> list[str]:
-        """Which of C, F and D are trained: F not without D."""
+        """Which of C, F and D are trained; F is trained only with D."""
         return ["classifier"] * bool(self.classifier) + ["discriminator", "inpainter"] * bool(self.discriminator)
 
     def optimizer_of(self, player: str) -> tf.keras.optimizers.Optimizer:
@@ -106,16 +112,16 @@ class Players(tf.keras.Model):
 
     @property
     def metrics(self):
-        return []  # means begin anew when they were logged, not when `fit` begins: a resumed run goes on
+        return []  # Keras must not reset the means when `fit` starts: a resumed run continues them
 
     @property
     def _scales_losses(self):
         return self._settings.mixed_precision == "float16"
 
     def _share(self):
-        """To multiply this replica's losses by, means over its part of the batch: their share in those over all of it.
+        """The factor for this replica's losses, so that they sum to the mean over the global batch.
 
-        In float16 it comes with the loss scale, which is one for all players, since C's backward pass serves two.
+        In float16 it includes the loss scale, which all players share, as C's backward pass serves two of them.
         """
         share = 1.0 / tf.cast(self.distribute_strategy.num_replicas_in_sync, tf.float32)
         if not self._scales_losses:
@@ -124,11 +130,11 @@ class Players(tf.keras.Model):
         return scaled[0]
 
     def _summed(self, gradients):
-        """Over the replicas, and without the loss scale."""
+        """Sums gradients over the replicas, and removes the loss scale."""
         gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         if not self._scales_losses:
             return gradients
-        # If one player's overflow, all are made to: so all optimisers leave out the same steps, and keep one scale.
+        # If gradients of one player overflow, all become NaN, so all optimisers skip the same steps and keep one scale.
         finite = tf.math.is_finite(sum(tf.reduce_sum(g) for values in gradients.values() for g in values))
         factor = tf.where(finite, 1.0, float("nan"))
         return {
@@ -137,12 +143,12 @@ class Players(tf.keras.Model):
         }
 
     def _over_replicas(self, results):
-        """The means over all replicas of what each has to report: of all of it at once, because it is small."""
+        """Means of metrics over all replicas, in one reduction, as they are small."""
         values = tf.stack(list(results.values()))
         values = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, values)
         return dict(zip(results, tf.unstack(values), strict=True))
 
 
 def pairs(images: tf.Tensor) -> tf.Tensor:
-    """[n, p, p, 3] to [n/2, p, p, 6]: D judges neighbours together (PacGAN), which makes for diversity."""
+    """From [n, p, p, 3] to [n/2, p, p, 6]: D judges two neighbours together (PacGAN), which encourages diversity."""
     return tf.concat([images[0::2], images[1::2]], axis=3)

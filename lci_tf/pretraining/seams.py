@@ -1,4 +1,4 @@
-"""F and D alone, on the seams between the tiles of permuted images: the inpainter of the test of Figure 1."""
+"""Trains the inpainter for the test of Figure 1: F and D, without C, on the seams between permuted tiles."""
 
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ from lci_tf.pretraining.players import Draws, Gradients, Players, Results, pairs
 
 
 class Seams(NamedTuple):
-    """What F was given and what it made of it. All [n, s, s, 3].
+    """Inputs and outputs of F. All are [n, s, s, 3] in [-1, 1]; noise may exceed that.
 
     Attributes:
-      images: with their tiles in place, or permuted.
-      erased: the same with noise in the band along the seams.
-      made: what F made of that.
-      filled: the images with the band, and nothing else, of what F made.
+      images: the images, with their tiles in place or permuted.
+      erased: these with noise in the bands along the seams, the input of F.
+      made: the output of F.
+      filled: the images with the bands, and only these, replaced by the output of F.
     """
 
     images: tf.Tensor
@@ -27,10 +27,10 @@ class Seams(NamedTuple):
 
 
 class SeamInpainting(Players):
-    """Trains F to fill in the band along seams so that D takes permuted images for natural ones.
+    """Trains F to fill the bands along seams so that D takes permuted images for natural ones.
 
-    D averages over what it sees of a few dozen pixels at a time, and so asks for natural seams and no more. F fills in
-    images with their tiles in place too, so that filled bands by themselves do not tell whether tiles were permuted.
+    D averages over windows of a few dozen pixels, so it only demands natural seams. F also fills images with their
+    tiles in place, so that filled bands alone do not reveal whether the tiles were permuted.
     """
 
     def gradients(self, x: tf.Tensor, draws: Draws) -> tuple[Gradients, Results]:
@@ -42,8 +42,8 @@ class SeamInpainting(Players):
             fake = tf.concat(fake, axis=0)
             loss_d = losses.discriminator_hinge(real, fake)
             gan = losses.inpainter_hinge(fake)
-            # What belongs between permuted tiles nobody knows: there, what lies beside the band is to come back, as in
-            # eq. 5; but of images with their tiles in place, all of it.
+            # There is no ground truth between permuted tiles: there, F must only reproduce what is outside the bands,
+            # as in eq. 5; in images with their tiles in place, everything.
             border = losses.border(permuted.made, permuted.images, tiles.mask)
             autoencoding = losses.autoencoding(unpermuted.made, x)
             loss_f = gan + weight.border_weight * border + weight.autoencoding_weight * autoencoding
@@ -59,7 +59,7 @@ class SeamInpainting(Players):
         }
 
     def inpaint(self, x: tf.Tensor, draws: Draws, training: bool = True) -> tuple[Seams, Seams]:
-        """Erases the bands of the images as they are and with their tiles permuted; F fills in both in one batch."""
+        """Erases the bands of images with their tiles in place and permuted, and fills both with F in one batch."""
         (tiles,) = self.transforms
         both = tf.concat([x, tiles.permute(x, tiles.permutation(draws["transform_0"]))], axis=0)
         noise = normal(draws["noise"], self._settings.batch_size, x.shape[1:])
@@ -73,7 +73,7 @@ class SeamInpainting(Players):
         return ["loss/discriminator", "loss/inpainter_gan", "loss/border", "loss/autoencoding"]
 
     def montages(self, x: tf.Tensor, draws: Draws) -> dict[str, np.ndarray]:
-        """Natural images; permuted and erased; then what F makes of these, and of the images with tiles in place."""
+        """Natural images; permuted images with erased bands; these filled by F; filled images with tiles in place."""
         unpermuted, permuted = self.inpaint(x, draws, training=False)
         columns = {
             "natural": x,

@@ -1,4 +1,4 @@
-"""A pre-training from beginning to end, or from where it was left."""
+"""Runs a pre-training from beginning to end, or resumes it: builds the networks, trains, logs and saves."""
 
 import contextlib
 import dataclasses
@@ -6,23 +6,26 @@ import itertools
 import logging
 import math
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
 from lci_tf import models, transforms
-from lci_tf.config.presets import Settings
+from lci_tf.config.settings import Settings
 from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
 from lci_tf.errors import InputError
-from lci_tf.pretraining import batches, callbacks, optimizers
+from lci_tf.pretraining import batches, callbacks, looks, needed_memory, optimizers
+from lci_tf.pretraining.advice import Advice
 from lci_tf.pretraining.learner import Pretraining
 from lci_tf.pretraining.players import Players
 from lci_tf.pretraining.seams import SeamInpainting
+from lci_tf.runs import Run, provenance
 from lci_tf.runs.checkpoints import Checkpoints, load_weights
-from lci_tf.runs.run import Run
 from lci_tf.runs.trained import BATCHES_SEEN, run_of
-from lci_tf.training.strategy import check_agreement, is_chief
+from lci_tf.training import memory
+from lci_tf.training.strategy import any_of, check_agreement, is_chief
 
 log = logging.getLogger("lci_tf")
 MONTAGE_ROWS = 16
@@ -30,13 +33,18 @@ MONTAGE_ROWS = 16
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to train, beside the settings, and how.
+    """Everything that defines a training, apart from the images.
 
     Attributes:
-      steps: of the whole training.
-      inpainter_only: train F and D, without C.
-      inpainter: a run or checkpoint whose F is used, frozen.
-      init_from: a run or checkpoint whose weights the training starts from.
+      settings: the settings.
+      steps: number of steps of the whole training.
+      seed: random seed.
+      inpainter_only: whether to train only F and D, without C.
+      inpainter: a run or checkpoint to take F from, which stays frozen.
+      init_from: a run or checkpoint to take the initial weights from.
+      jit_compile, steps_per_execution: as in `tf.keras.Model.compile`.
+      log_every, checkpoint_every: steps between records of metrics, and between checkpoints.
+      keep_checkpoints: number of recent checkpoints to keep.
     """
 
     settings: Settings
@@ -58,20 +66,22 @@ class Plan:
         with_lci = "lci" in self.settings.transforms
         for name in ("inpainter_only", "inpainter"):
             if getattr(self, name) and not with_lci:
-                raise InputError(f"--{name}: is for the inpainter of lci, which is not among --transforms")
+                raise InputError(f"--{name}: needs lci, which is not among --transforms")
         if self.inpainter_only and self.inpainter:
-            raise InputError("--inpainter_only trains an inpainter, --inpainter takes one that is trained: give one")
+            raise InputError(
+                "--inpainter_only and --inpainter: give one; the first trains an inpainter, the second uses one"
+            )
 
 
 def steps_of(settings: Settings, source: Source) -> int:
-    """How many steps the settings' epochs are."""
+    """The number of steps in the settings' epochs."""
     if source.count is None:
         raise InputError(f"--epochs: the number of images in {source.name} {source.split} is not known; give --steps")
     return max(1, math.ceil(settings.epochs * source.count / settings.batch_size))
 
 
 def build(plan: Plan) -> Players:
-    """C, F and D, as far as the settings need them, compiled. To be called inside the strategy's scope."""
+    """Builds and compiles those of C, F and D that the plan needs. Must be called inside the strategy's scope."""
     settings = plan.settings
     tf.keras.utils.set_random_seed(plan.seed)
     precision = settings.mixed_precision
@@ -86,10 +96,11 @@ def build(plan: Plan) -> Players:
             )
         if settings.trains_seams or "lci" in settings.transforms:
             side = settings.crop_size if settings.trains_seams else settings.patch_size
-            shape = {"patch_size": side, "deep": settings.deep_inpainter, "width": settings.width}
-            inpainter = models.inpainter(**shape, sync_bn=settings.sync_bn)
+            inpainter = models.inpainter(side, settings.inpainter_halvings, settings.width, settings.sync_bn)
             if plan.inpainter is None:
-                discriminator = models.patch_discriminator(**shape, pooling=settings.discriminator_pooling)
+                discriminator = models.patch_discriminator(
+                    side, settings.discriminator_halvings, settings.width, settings.discriminator_pooling
+                )
     finally:
         tf.keras.mixed_precision.set_global_policy("float32")
     kind = SeamInpainting if settings.trains_seams else Pretraining
@@ -102,109 +113,132 @@ def build(plan: Plan) -> Players:
     return learner
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class During:
+    """What is done during a training, beside its steps.
+
+    Attributes:
+      probe: called with C's features and the step, every `probe_every` steps; gives accuracies per layer.
+      measure: takes what gives a sample of the images, and gives what is called with C's features every `probe_every`
+        steps; that gives numbers by layer and name.
+      held_out: images that are not trained on, with their report. F's patches are measured on them, by default on
+        images that are.
+      export: called by the chief with the run and the step, every `export_every` steps, if any, after a checkpoint; and
+        again if the training is resumed there.
+    """
+
+    probe: Callable | None = None
+    probe_every: int = 0
+    measure: Callable | None = None
+    held_out: tuple[Source, InputReport] | None = None
+    export: Callable | None = None
+    export_every: int | None = None
+
+    def export_at(self, run: Run, step: int, last_step: int) -> None:
+        """Exports if this step is one to export at."""
+        if self.export and self.export_every and (step % self.export_every == 0 or step == last_step):
+            self.export(run, step)
+
+
 def train(
     run: Run,
     source: Source,
     plan: Plan,
     strategy: tf.distribute.Strategy,
     report: InputReport,
-    probe: Callable | None = None,
-    probe_every: int = 0,
-    export: Callable | None = None,
-    export_every: int | None = None,
+    during: During = During(),  # noqa: B008 (it is frozen)
 ) -> Players:
-    """Trains up to `plan.steps`, from the run's last checkpoint if it has one.
-
-    Args:
-      probe: called with C's features and the step, every `probe_every` steps; gives accuracies per layer.
-      export: called by the chief with the run and the step, every `export_every` steps, if any, after a checkpoint; and
-        again if the training is resumed there.
-    """
+    """Trains up to `plan.steps`, from the run's last checkpoint if it has one."""
     chief = is_chief(strategy)
     with strategy.scope():
         learner = build(plan)
+    memory.require(needed_memory.estimate(learner, plan.settings, strategy))
     checkpoints = Checkpoints(run, checkpointed(learner), keep=plan.keep_checkpoints, is_chief=chief)
-    held = [f"step {step}" for step in checkpoints.steps()]
+    held, is_unseen = [f"step {step}" for step in checkpoints.steps()], run.left_out.exists()
     check_agreement(strategy, {f"--run_dir (this one has checkpoints of {', '.join(held) or 'no step'})": held})
     first_step = checkpoints.restore_latest() or 0
     if first_step == 0:
         load_given_weights(learner, plan)
-    if first_step and export_every and chief and (first_step % export_every == 0 or first_step == plan.steps):
-        export(run, first_step)  # it may have been killed between the checkpoint and the export
-    if first_step:
+    else:
+        if chief:
+            during.export_at(run, first_step, plan.steps)  # it may have been killed between checkpoint and export
         _check_images(run, source)
     if first_step >= plan.steps:
         log.info("%s is finished: %d steps", run.path, first_step)
-        return learner
-    if first_step:
-        log.info("going on from step %d of %d", first_step, plan.steps)
+        if not is_unseen:
+            return learner
+    elif first_step:
+        log.info("resuming at step %d of %d", first_step, plan.steps)
     if chief:
         run.forget_after(first_step)
         run.describe(_facts(learner, source, plan, strategy))
+    _fit(learner, run, source, plan, strategy, report, during, checkpoints, first_step, is_unseen)
+    return learner
+
+
+def _fit(learner, run, source, plan, strategy, report, during, checkpoints, first_step, is_unseen):
+    """The steps from `first_step` on, and what happens beside them; if none is left, the look that was left out."""
 
     def make(worker, start_step=first_step):
         made = learner.transforms
         return batches.training_batches(source, plan.settings, made, plan.seed, report, start_step, worker)
 
-    def see_images():
-        see = tf.function(lambda batch: strategy.run(learner.see, args=(batch["image"],)))
+    def calibrate_batch_norm():
+        calibrate = tf.function(lambda batch: strategy.run(learner.calibrate_batch_norm, args=(batch["image"],)))
         for batch in itertools.islice(iter(batches.distributed(strategy, make)), BATCHES_SEEN):
-            see(batch)
+            calibrate(batch)
 
+    chief, span = is_chief(strategy), (first_step, plan.steps)
     recorder = callbacks.Recorder(run if chief else None)
-    span = (first_step, plan.steps)
     with report.one_line_errors():
         shown = first_rows(make)
-    beside = [
-        callbacks.StopIfNotFinite(first_step, checkpoints),
-        callbacks.LogNumbers(plan.log_every, *span, recorder),
+    writers = [
+        callbacks.LogNumbers(plan.log_every, *span, recorder, Advice() if chief else None),
         callbacks.Montages(*span, shown, recorder),
         callbacks.SaveCheckpoints(plan.checkpoint_every, *span, checkpoints),
     ]
-    if probe is not None:
-        beside.insert(2, callbacks.Probe(probe_every, *span, probe, see_images, recorder, checkpoints))
-    if export_every:
-        beside.append(callbacks.Export(export_every, *span, checkpoints, export if chief else None, run))
+    looked_at = looks.choose(learner, plan.settings, plan.seed, (source, report), during.held_out, during.measure)
+    if during.probe_every and (during.probe or looked_at):
+        look = callbacks.Looks(during.probe_every, *span, looked_at, during.probe, calibrate_batch_norm, recorder,
+                               checkpoints, run.left_out, is_unseen)  # fmt: skip
+        writers.insert(0, look)
+        if first_step >= plan.steps:
+            look.set_model(learner)
+            look.on_train_begin()
+    if first_step >= plan.steps:
+        return
+    if during.export_every:
+        export = during.export if chief else None
+        writers.append(callbacks.Export(during.export_every, *span, checkpoints, export, run))
+    finite = callbacks.StopIfNotFinite(first_step, checkpoints, writers)
     bar = callbacks.ProgressBar(*span, plan.settings.batch_size)
-    if chief:
-        beside.append(bar)
-    with report.one_line_errors(), _enough_memory(), contextlib.closing(bar):
+    ending = callbacks.EndIfAsked(*span, checkpoints, finite, any_of(strategy))
+    with report.one_line_errors(), memory.one_line_errors(), contextlib.closing(bar), ending.watching():
         learner.fit(
             batches.distributed(strategy, make),
             steps_per_epoch=plan.steps - first_step,
-            callbacks=beside,
+            callbacks=[finite, *writers, *([bar] if chief else []), ending],
             verbose=0,
         )
-    return learner
-
-
-@contextlib.contextmanager
-def _enough_memory():
-    """Tells in one line that there is not enough."""
-    try:
-        yield
-    except tf.errors.ResourceExhaustedError as error:
-        raise InputError(
-            f"out of memory ({error.message.splitlines()[0]}); try a smaller --batch_size or --width, or "
-            "--mixed_precision=bfloat16"
-        ) from error
 
 
 def _check_images(run, source):
-    """Of a run that goes on: with more images or fewer, every epoch would be another one."""
-    images = run.facts()["data"]["images"]
-    if images != source.count:
-        raise InputError(
-            f"--data_dir: {source.name} {source.split} has {source.count} images, and had {images} when "
-            f"{run.path} was begun; bring back what it had, or begin anew, with --init_from={run.path}"
-        )
+    """Refuses to resume a run with other images than it began with, which would change its epochs."""
+    before, now = run.facts()["data"], provenance.of_images(source, labels=False)
+    what = f"--data_dir: {source.name} {source.split}"
+    begun = f"when {run.path} was started; restore these, or start a new run with --init_from={run.path}"
+    if before["images"] != now["images"]:
+        raise InputError(f"{what} has {now['images']} images, but had {before['images']} {begun}")
+    # Earlier versions recorded only the number of images.
+    if before.get("contents", now["contents"]) != now["contents"]:
+        raise InputError(f"{what} has other images, by their names and sizes, than {begun}")
 
 
 def _facts(learner, source, plan, strategy):
-    """For `run.json`: what the flags do not tell."""
+    """Facts for `run.json` that the flags do not contain."""
     networks = {"C": learner.classifier, "F": learner.inpainter, "D": learner.discriminator}
     return {
-        "data": {"name": source.name, "split": source.split, "images": source.count},
+        "data": {"name": source.name, **provenance.of_images(source, labels=False)},
         "seed": plan.seed,
         "steps": plan.steps,
         "replicas": strategy.num_replicas_in_sync,
@@ -214,7 +248,7 @@ def _facts(learner, source, plan, strategy):
 
 
 def checkpointed(learner: Players) -> dict[str, tf.Module]:
-    """What a checkpoint holds, by name."""
+    """The objects that a checkpoint saves, by name."""
     held = {"sums": learner.sums}
     for player in ("classifier", "inpainter", "discriminator"):
         if getattr(learner, player) is not None:
@@ -225,6 +259,7 @@ def checkpointed(learner: Players) -> dict[str, tf.Module]:
 
 
 def load_given_weights(learner: Players, plan: Plan) -> None:
+    """Loads the weights that the plan names: all for `init_from`, F for `inpainter`."""
     if plan.init_from:
         players = {name: getattr(learner, name) for name in learner.players}
         load_weights(plan.init_from, "--init_from", **players)
@@ -234,23 +269,23 @@ def load_given_weights(learner: Players, plan: Plan) -> None:
 
 
 def _check_inpainter(run, plan):
-    """Of an F that is taken as it is: it fills in what it was trained to, and would fill in anything else badly."""
+    """Refuses a frozen F that was trained for other patches, as it would inpaint these badly."""
     of_run, wanted = run.settings(), plan.settings
     for name in ("patch_size", "border", "noise_scale"):
         theirs, ours = getattr(of_run, name), getattr(wanted, name)
         if theirs != ours:
             raise InputError(
-                f"--inpainter={plan.inpainter}: was trained with --{name}={theirs:g}, not {ours:g}; give --{name} as "
-                "it was there, or train another with --inpainter_only"
+                f"--inpainter={plan.inpainter}: was trained with --{name}={theirs:g}, not {ours:g}; give the "
+                f"same --{name}, or train another with --inpainter_only"
             )
 
 
 def restored(prefix: str, flag: str = "--run_dir") -> Pretraining:
-    """A run's C and F as a checkpoint holds them, to be looked at, not to be trained on.
+    """C and F of a run, restored from a checkpoint, for inspection, not for further training.
 
     Args:
-      prefix: of the checkpoint, see `checkpoints.find_checkpoint`.
-      flag: what the user calls it, for messages.
+      prefix: prefix of the checkpoint's files, see `checkpoints.find_checkpoint`.
+      flag: the flag that names it, for messages.
     """
     run = run_of(prefix, flag)
     flags, settings = run.flags(), dataclasses.replace(run.settings(), mixed_precision="float32", sync_bn=False)
@@ -261,7 +296,7 @@ def restored(prefix: str, flag: str = "--run_dir") -> Pretraining:
     return learner
 
 
-def first_rows(make) -> dict:
-    """The first images of the very first batch, with their draws: what the pictures of a run show."""
+def first_rows(make: batches.MakeBatches) -> dict[str, Any]:
+    """The first images of the very first batch with their draws, which the pictures of a run show."""
     batch = next(iter(make(pipeline.ALONE, start_step=0)))
     return tf.nest.map_structure(lambda values: values[:MONTAGE_ROWS], batch)

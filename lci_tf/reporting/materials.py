@@ -1,40 +1,24 @@
-"""The figures that can be made from a run, each from what it needs of the run and of images."""
+"""What the figures of a run are made of: the run and its weights, and images."""
 
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
-import numpy as np
 from matplotlib.figure import Figure
 
-from lci_tf import data
-from lci_tf.config.presets import Settings
-from lci_tf.data import labelled, mean_image, share
+from lci_tf import data, files, runs
+from lci_tf.config.settings import Settings
+from lci_tf.data import labelled
 from lci_tf.data.input_report import InputReport
-from lci_tf.data.pipeline import Crops
 from lci_tf.data.source import Source
-from lci_tf.errors import InputError
-from lci_tf.evaluation.neighbours import atlas, knn_evaluation, retrieval
-from lci_tf.evaluation.neighbours import exact_search as knn
-from lci_tf.plotting import curves, panels, plots
-from lci_tf.plotting.pictures import levels
-from lci_tf.pretraining import batches, training
-from lci_tf.pretraining.learner import Examples
-from lci_tf.pretraining.players import Players
-from lci_tf.reporting import examples
-from lci_tf.runs import checkpoints, trained
-from lci_tf.runs import run as runs
+from lci_tf.runs import checkpoints, provenance, trained
 
-_KS = (1, 5, 10, 20, 50, 100)
-_QUERIES = _NEIGHBOURS = 8
-_TILED = 6
-_BATCH = 32
-Figures = dict[str, Figure]  # by the name of the file
+Made = TypeVar("Made")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Materials:
     """What figures are made of. Whatever takes time is opened when it is first asked for.
 
@@ -43,6 +27,7 @@ class Materials:
       checkpoint: of a run, the `"latest"` or the `"best"`.
       compare_run_dir: further runs, for the curves.
       images: data set, split or None, and folders; None for the images of the run.
+      download: whether they may be fetched, see `data.fetch`.
       layers: whose features are looked at.
       out_dir: where figures go, by default into the run.
       mean_images, knn_images, map_images: how many to take at most.
@@ -52,6 +37,7 @@ class Materials:
     checkpoint: str = "latest"
     compare_run_dir: Sequence[str] = ()
     images: tuple[str, str | None, Sequence[str]] | None = None
+    download: bool = False
     layers: Sequence[str] = ("conv5",)
     seed: int = 0
     max_bad_images: float = 0.01
@@ -69,7 +55,10 @@ class Materials:
 
     @property
     def folder(self) -> pathlib.Path:
-        return pathlib.Path(self.out_dir or self.run.path / "figures").expanduser()
+        """By default within the run; of images that are not the run's, in a folder of theirs."""
+        if self.out_dir:
+            return pathlib.Path(self.out_dir).expanduser()
+        return self.run.path / "figures" / (_name_of(*self.images) if self.images else "")
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -77,6 +66,7 @@ class Materials:
 
     @functools.cached_property
     def prefix(self) -> str:
+        """Of the checkpoint's files."""
         return checkpoints.find_checkpoint(self.run_dir, "--run_dir", self.checkpoint)
 
     @functools.cached_property
@@ -86,179 +76,67 @@ class Materials:
     @functools.cached_property
     def source(self) -> Source:
         """Images to pre-train on."""
-        return data.open_source(*(self.images or self.run.data()))
+        return data.open_source(*self.available)
 
     @functools.cached_property
     def test_source(self) -> Source:
         """Images whose features are looked at."""
         if self.images:
-            dataset, split, folders = self.images
+            dataset, split, folders = self.available
             return labelled.open_any(dataset, folders, split)
         return self.source
 
     @functools.cached_property
-    def learner(self) -> Players:
-        return training.restored(self.prefix)
-
-    @functools.cached_property
-    def batch(self) -> dict[str, Any]:
-        """The first images, with their draws."""
-        report = self.report(self.source)
-
-        def make(worker, start_step):
-            seen = (self.source, self.settings, self.learner.transforms, self.seed)
-            return batches.training_batches(*seen, report, start_step, worker)
-
-        with report.one_line_errors():
-            return training.first_rows(make)
-
-    @functools.cached_property
-    def examples(self) -> Examples:
-        """What C and F make of these; what C sees is cut out of the middle, so that it can be compared."""
-        batch = examples.centred(self.batch)
-        return self.learner.examples(batch["image"], batch["draws"])
-
-    @functools.cached_property
-    def atlas(self) -> atlas.Atlas:
-        source = share.at_most(self.test_source, self.map_images)
-        return atlas.atlas(self.network.model.maps, source, self.network.crops, self.report(source), self.folder)
-
-    @functools.cached_property
-    def network(self) -> knn_evaluation.Network:
-        crops = Crops(self.settings.crop_size, self.settings.resize)
-        return knn_evaluation.Network(self.run.path.name, self.model.only(self.layers), crops)
-
-    def protocol(self, views: str) -> knn_evaluation.Protocol:
-        return knn_evaluation.Protocol(views, False, self.seed, _BATCH, self.max_bad_images, self.folder)
+    def available(self) -> tuple[str, str | None, Sequence[str]]:
+        """Which images, once they are there."""
+        dataset, split, folders = self.images or self.run.data()
+        if self.download:
+            data.fetch(dataset, folders)
+        return dataset, split, folders
 
     def report(self, source: Source) -> InputReport:
         return InputReport(source, self.max_bad_images)
 
+    def once(self, make: "Callable[[Materials], Made]") -> Made:
+        """`make(self)`, made when it is first asked for: what several figures need."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return self._made[make]
 
-def _curves(materials: Materials) -> Figures:
-    shown = [materials.run, *map(runs.Run, materials.compare_run_dir)]
-    names = [run.path.name for run in shown]
-    logged = {}
-    for run, name in zip(shown, names, strict=True):
-        run.flags()  # refuses what is no run
-        logged[name if names.count(name) == 1 else str(run.path)] = run.metrics()
-    return {"curves": curves.curves(logged)}
+    @functools.cached_property
+    def _made(self) -> dict[Callable, Any]:
+        return {}
 
-
-def _transformations(materials: Materials) -> Figures:
-    if "C" not in materials.run.facts()["parameters"]:
-        raise InputError(f"--run_dir={materials.run.path}: has no C, since it trained F and D alone")
-    shown, crop_size = materials.examples, materials.settings.crop_size
-    originals, edge = examples.middle(shown.images, crop_size)
-    # A source image for each class, of those that carry no autoencoded patch.
-    numbers = [(2 * i + 1) % len(originals) for i in range(len(shown.transformed))]
-    centres = [(crop_size // 2,) * 2] * len(numbers)
-    if "lci" in shown.transformed:
-        i = list(shown.transformed).index("lci")
-        centres[i] = tuple(shown.patches.places[numbers[i]] + materials.settings.patch_size // 2 - edge)
-    transformed = [levels(images[n]) for images, n in zip(shown.transformed.values(), numbers, strict=True)]
-    figure = panels.transformations(list(shown.transformed), levels(originals[numbers]), transformed, centres)
-    return {"transformations": figure}
-
-
-def _tiles(materials: Materials) -> Figures:
-    if not materials.settings.trains_seams:
-        raise InputError(f"--run_dir={materials.run.path}: inpaints no seams; give a run with --transforms=tiles")
-    _, permuted = materials.learner.inpaint(materials.batch["image"], materials.batch["draws"], training=False)
-    rows = [levels(images.numpy()[:_TILED]) for images in (materials.batch["image"], permuted.filled)]
-    return {"tiles": panels.table(rows)}
-
-
-def _lci(materials: Materials) -> Figures:
-    shown = _with_patches(materials)
-    images, inpainted = levels(shown.images), levels(shown.inpainted)
-    return {"lci": panels.lci(images, inpainted, shown.patches.places, materials.settings.patch_size)}
-
-
-def _patches(materials: Materials) -> Figures:
-    given = _with_patches(materials).patches
-    rows = {name: getattr(given, name) for name in ("original", "erased", "inpainted", "autoencoded")}
-    return {"patches": panels.patches({name: levels(row) for name, row in rows.items() if row is not None})}
-
-
-def _with_patches(materials):
-    if "lci" not in materials.settings.transforms:
-        raise InputError(
-            f"--run_dir={materials.run.path}: inpaints no patches, since lci is not among its --transforms"
+    def question(self, figure: "PaperFigure") -> provenance.Question:
+        """What a figure depends on: the run itself, its weights, and images, as far as it shows them."""
+        images = figure.images and getattr(self, figure.images)
+        network = {"digest": checkpoints.digest(self.prefix)} if figure.shows_weights else None
+        return provenance.question(
+            run=self.run.path.name,
+            compared=[pathlib.Path(run).name for run in self.compare_run_dir],
+            network=network,
+            layers=self.layers,
+            data=images and provenance.of_images(images),
+            seed=self.seed,
         )
-    return materials.examples
 
 
-def _filters(materials: Materials) -> Figures:
-    return {"filters": panels.filters(materials.model.maps.weights[0].numpy())}
+class PaperFigure(NamedTuple):
+    """A figure that can be made from a run.
+
+    Attributes:
+      draw: gives figures by the names of their files; or, if it has written something else than a figure, how to
+        look at it. Raises `InputError` if there is not what it needs.
+      images: which of `Materials` it shows.
+      shows_weights: whether it shows what the networks have learned.
+    """
+
+    draw: Callable[[Materials], Mapping[str, Figure | str]]
+    images: Literal["source", "test_source"] | None = "source"
+    shows_weights: bool = True
 
 
-def _mean_image(materials: Materials) -> Figures:
-    side, source = materials.settings.crop_size, share.at_most(materials.source, materials.mean_images)
-    mean = mean_image.mean_image(source, Crops(side, resize=side), materials.report(source))  # of whole images
-    patch_size = side // 4
-    places = mean_image.telling_patches(mean, patch_size)
-    return {"mean_image": panels.mean_image(mean.round().astype(np.uint8), places, patch_size)}
-
-
-def _neighbours(materials: Materials) -> Figures:
-    source = share.at_most(materials.test_source, materials.knn_images)
-    found = knn_evaluation.features_of(materials.network, source, materials.protocol("centre"))
-    if len(found.numbers) <= _NEIGHBOURS:
-        raise InputError(f"{source.name} {source.split}: has only {len(found.numbers)} images that can be read")
-    queries = retrieval.random_queries(found.numbers, _QUERIES, materials.seed)
-    figures = {}
-    for layer, features in found.layers.items():
-        knn.normalise(features)
-        retrieved = retrieval.retrieve(found, features, queries, _NEIGHBOURS)
-        needed = np.union1d(queries, retrieved.numbers)
-        tiles = retrieval.tiles(source, needed)
-        of_queries, of_neighbours = (tiles[np.searchsorted(needed, n)] for n in (queries, retrieved.numbers))
-        figures[_named("neighbours", layer, materials)] = panels.neighbours(
-            of_queries, of_neighbours, retrieved.is_right
-        )
-    return figures
-
-
-def _knn(materials: Materials) -> Figures:
-    if materials.images:
-        dataset, split, folders = materials.images
-        source = labelled.open_one(dataset, folders, split)
-    elif materials.source.label_kind == "class":
-        source = materials.source
-    else:
-        raise InputError("--dataset: give one with classes; the images of the run have none")
-    source = share.at_most(source, materials.knn_images)
-    ks = [k for k in _KS if source.count is None or k < source.count]
-    protocol = materials.protocol("five")  # as the paper's figure of Places has it
-    accuracies, _ = knn_evaluation.evaluate(materials.network, source, None, protocol, ks)
-    return {"knn": plots.knn_accuracy(accuracies, chance=1 / len(source.label_names))}
-
-
-def _map(materials: Materials) -> Figures:
-    found, source = materials.atlas, materials.test_source
-    labels, names = (found.labels, source.label_names) if source.label_kind == "class" else (None, ())
-    return {
-        _named("map", layer, materials): panels.image_map(
-            atlas.on_a_plane(features, materials.seed), found.thumbnails, labels, names
-        )
-        for layer, features in found.features.items()
-    }
-
-
-def _named(figure, layer, materials):
-    return figure if len(materials.layers) == 1 else f"{figure}_{layer}"
-
-
-MAKERS: dict[str, Callable[[Materials], Figures]] = {
-    "curves": _curves,
-    "tiles": _tiles,
-    "transformations": _transformations,
-    "lci": _lci,
-    "patches": _patches,
-    "filters": _filters,
-    "mean_image": _mean_image,
-    "neighbours": _neighbours,
-    "knn": _knn,
-    "map": _map,
-}
+def _name_of(dataset, split, folders):
+    """Of images, for a folder: other places have other names."""
+    places = [split, *map(files.absolute, folders)]
+    return f"{dataset.replace('/', '_').replace(':', '_')}_{provenance.digest({'places': places})}"

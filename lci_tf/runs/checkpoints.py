@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written whole or not at all, the last few and the best, and networks loaded from them."""
+"""Checkpoints of a run, the latest few and the best, written atomically; and loading networks from them."""
 
 import collections
 import hashlib
@@ -14,22 +14,22 @@ from typing import Any
 
 from lci_tf.errors import InputError
 from lci_tf.files import absolute, replace_file
-from lci_tf.runs.run import FLAGFILE, Run
+from lci_tf.runs import FLAGFILE, Run
 
 _log = logging.getLogger("lci_tf")
 
 
 class Checkpoints:
-    """The checkpoints of a run: the last few, and the best.
+    """The checkpoints of a run: the latest few, and the best.
 
-    Every worker calls these methods, at the same steps and with the same scores: where each has its own part of a
-    variable, reading it takes all of them.
+    All workers must call these methods, at the same steps and with the same scores, as reading variables that are
+    distributed over workers involves all of them.
 
     Args:
-      run: where they are kept.
-      objects: what they hold: networks, optimisers and metrics by name. The same names load them again.
-      keep: how many of the last.
-      is_chief: whether this process's files count.
+      run: the run that keeps the checkpoints.
+      objects: what to save: networks, optimisers and metrics by name. The same names restore them.
+      keep: number of recent checkpoints to keep.
+      is_chief: whether this process's files are the ones to keep.
     """
 
     def __init__(self, run: Run, objects: dict[str, Any], keep: int = 3, is_chief: bool = True):
@@ -38,22 +38,22 @@ class Checkpoints:
         self._checkpoint = tf.train.Checkpoint(**objects)
         self._run, self._keep, self._is_chief = run, keep, is_chief
         self._best = _read_best(run.best)
-        self._step = None  # of the last one saved or restored
+        self._step: int | None = None  # of the checkpoint that was saved or restored last
 
     @property
     def latest(self) -> str | None:
-        """The prefix of the last one saved or restored."""
+        """The file prefix of the checkpoint that was saved or restored last."""
         return None if self._step is None else _prefix(self._run.checkpoints, self._step)
 
     def steps(self) -> list[int]:
-        """Those of the checkpoints that the run has, the last one last."""
+        """The steps of the run's checkpoints, the latest last."""
         return _steps_that_count(self._run.checkpoints)
 
     def restore_latest(self) -> int | None:
-        """The step at which the run is to be resumed; None if it has no checkpoint yet.
+        """Restores the latest checkpoint, and returns its step; None if there is no checkpoint yet.
 
-        A damaged one is passed over for the one before it, with a warning. Objects whose variables are yet to be made
-        get their values then.
+        Instead of a damaged one, it takes the one before, with a warning. Variables that do not exist yet are restored
+        when they are created.
         """
         steps = self.steps()
         for step in reversed(steps):
@@ -63,18 +63,18 @@ class Checkpoints:
                 _read(self._checkpoint, prefix, f"{prefix}: what it holds")
                 self._step = step
                 return step
-            _log.warning("%s: is damaged (%s); taking the checkpoint before it", prefix, damage)
+            _log.warning("%s: is damaged (%s); using the checkpoint before it", prefix, damage)
         if steps:
-            raise InputError(f"{self._run.checkpoints}: every checkpoint is damaged; delete the folder to start anew")
-        self._best = None  # of a training that is gone
+            raise InputError(f"{self._run.checkpoints}: every checkpoint is damaged; delete the folder to start over")
+        self._best = None  # belonged to a training whose checkpoints are gone
         if self._is_chief:
             (self._run.best / "best.json").unlink(missing_ok=True)
         return None
 
     def save(self, step: int) -> None:
-        """Saves, unless this very step was saved or restored last. Checkpoints of later steps do not count any more."""
+        """Saves a checkpoint, unless this step was saved or restored last. Those of later steps become invalid."""
         if step == self._step:
-            return  # to overwrite it would leave nothing if killed meanwhile
+            return  # if killed while overwriting it, nothing would be left
         directory = self._run.checkpoints
         earlier = _steps_that_count(directory) if self._is_chief else []
         if earlier and self._step is None:
@@ -89,7 +89,7 @@ class Checkpoints:
             _sweep(directory, steps)
 
     def save_best(self, step: int, score: float) -> bool:
-        """Saves to `best/` if the score is above every earlier one, also those before a resume; whether it was."""
+        """Saves to `best/` if the score exceeds all earlier ones, even from before a resume; returns whether it did."""
         best = self._best
         if math.isnan(score) or (best and (step == best["step"] or not score > best["score"])):
             return False
@@ -106,20 +106,22 @@ class Checkpoints:
         try:
             if self._is_chief:
                 self._checkpoint.write(_prefix(directory, step))
-            else:  # for the sake of the chief, who waits for this worker's part of the variables
+            else:  # the chief needs this worker's part of the variables
                 with tempfile.TemporaryDirectory() as elsewhere:
                     self._checkpoint.write(_prefix(pathlib.Path(elsewhere), step))
+        except (tf.errors.UnavailableError, tf.errors.AbortedError):  # another worker is lost, who had a part of them
+            raise
         except tf.errors.OpError as error:
             raise InputError(f"{directory}: the checkpoint cannot be written ({_first_line(error)})") from error
 
 
 def find_checkpoint(path: str | os.PathLike, flag: str = "run", which: str = "latest") -> str:
-    """The prefix of a checkpoint's files.
+    """Finds the prefix of a checkpoint's files.
 
     Args:
       path: a run directory, or the prefix itself.
-      flag: what the user calls the path, for messages.
-      which: of a run, the `"latest"` or the `"best"`.
+      flag: the flag that gives the path, for messages.
+      which: `"latest"` or `"best"`, if `path` is a run.
     """
     place, what = pathlib.Path(absolute(path)), f"{flag}={path}"
     prefix = str(place).removesuffix(".index")
@@ -127,14 +129,15 @@ def find_checkpoint(path: str | os.PathLike, flag: str = "run", which: str = "la
         return prefix
     run = Run(place)
     if not (run.path / FLAGFILE).is_file():
-        raise InputError(f"{what}: no such run or checkpoint")
+        why = "is a file, but not a checkpoint; a run is a folder" if place.is_file() else "no such run or checkpoint"
+        raise InputError(f"{what}: {why}")
     steps, best = _steps_that_count(run.checkpoints), _read_best(run.best)
     if which == "best" and best:
         return _prefix(run.best, best["step"])
     if not steps:
         raise InputError(f"{what}: has no checkpoint yet")
     if which == "best":
-        raise InputError(f"{what}: has no best checkpoint, since no probe ran; take the latest")
+        raise InputError(f"{what}: has no best checkpoint, as no probe has run; use the latest")
     return _prefix(run.checkpoints, steps[-1])
 
 
@@ -143,7 +146,7 @@ def load_weights(path: str | os.PathLike, flag: str = "run", which: str = "lates
 
     Args:
       path, flag, which: see `find_checkpoint`, whose prefix is returned.
-      objects: networks with their variables made, under the names that the checkpoint has them by.
+      objects: networks whose variables exist, under their names in the checkpoint.
     """
     import tensorflow as tf
 
@@ -158,7 +161,7 @@ def load_weights(path: str | os.PathLike, flag: str = "run", which: str = "lates
         held = collections.Counter(tuple(shape) for key, shape in shapes.items() if key.startswith(f"{name}/"))
         if not held:
             raise InputError(f"{what}: holds no {name}")
-        # TensorFlow would find out too, but halfway through, and with many lines.
+        # TensorFlow would notice too, but halfway through, and with many lines of output.
         missing = collections.Counter(tuple(variable.shape) for variable in network.variables) - held
         if missing:
             expected = ", ".join(str(list(shape)) for shape in list(missing)[:3])
@@ -168,7 +171,7 @@ def load_weights(path: str | os.PathLike, flag: str = "run", which: str = "lates
 
 
 def digest(prefix: str) -> str:
-    """Which weights these are: 16 hexadecimal digits of the SHA-256 of a checkpoint's data files."""
+    """Identifies the weights: 16 hexadecimal digits of the SHA-256 of a checkpoint's data files."""
     path, total = pathlib.Path(prefix), hashlib.sha256()
     for data in sorted(p for p in path.parent.iterdir() if p.name.startswith(f"{path.name}.data-")):
         with data.open("rb") as file:
@@ -179,7 +182,7 @@ def digest(prefix: str) -> str:
 
 def _read(checkpoint, prefix, what):
     try:
-        status = checkpoint.read(prefix).expect_partial()  # optimisers may be yet to make their variables
+        status = checkpoint.read(prefix).expect_partial()  # optimisers may not have created their variables yet
         status.assert_existing_objects_matched()
     except ValueError as error:
         raise InputError(f"{what} has other shapes ({_first_line(error)})") from error
@@ -188,7 +191,7 @@ def _read(checkpoint, prefix, what):
 
 
 def _damage_of(prefix):
-    """None if all of a checkpoint can be read and agrees with its checksums, else what is wrong."""
+    """What is wrong with a checkpoint; None if all of it can be read and matches its checksums."""
     import tensorflow as tf
 
     try:
@@ -205,7 +208,7 @@ def _prefix(directory, step):
 
 
 def _steps_that_count(directory):
-    """From TensorFlow's own file, so that `tf.train.latest_checkpoint` finds the same."""
+    """Steps of the valid checkpoints, from TensorFlow's own file, so that `tf.train.latest_checkpoint` agrees."""
     path = directory / "checkpoint"
     return [int(s) for s in re.findall(r'all_\w+: "step-(\d+)"', path.read_text())] if path.is_file() else []
 
@@ -216,7 +219,7 @@ def _read_best(directory):
 
 
 def _sweep(directory, steps):
-    """Removes checkpoints of other steps, and what a write that was killed has left."""
+    """Deletes checkpoints of other steps, and the remains of interrupted writes."""
     for path in list(directory.iterdir()):
         matched = re.match(r"step-(\d+)(\.index$|\.data-\d+-of-\d+$)?", path.name)
         if matched and not (matched[2] and int(matched[1]) in steps):

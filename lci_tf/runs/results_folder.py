@@ -1,50 +1,53 @@
-"""The folder of results of a transfer command: what was asked, and what came of it.
+"""The folder in which an evaluation keeps its results, for one question only, see `provenance`.
 
-protocol.json   what was asked: the same folder is for the same question only
-results.json    what came of it, and the protocol; written last, so that whatever has it is finished
+protocol.json   the question; a folder is never used for another one
+results.json    the results, with the question; written last, so its presence means that the evaluation is finished
 """
 
-import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from lci_tf import files
 from lci_tf.errors import InputError
+from lci_tf.runs import provenance
+from lci_tf.runs.provenance import Question
 
-Asked = dict[str, Any]
 Results = dict[str, Any]
 
 
-def digest(asked: Asked) -> str:
-    """Eight hexadecimal digits that differ whenever the question does."""
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def begin(folder: pathlib.Path, asked: Asked, what: str) -> Results | None:
-    """Makes the folder, or takes it up: then its results, if it has any.
+def default(kind: str, names: Sequence[str], origin: dict[str, Any], asked: Question) -> pathlib.Path:
+    """The default folder for a question: in the run of the network, or else in runs/.
 
     Args:
-      asked: all that the results depend on, in plain values.
-      what: is done, for messages.
+      kind: kind of results, such as `"probe"`.
+      names: parts of the folder's name, to which the network and the digest of the question are added.
+      origin: origin of the network, see `FeatureModel`.
+      asked: the question.
+    """
+    network = "random" if "random" in origin else f"step-{origin['step']}" if "step" in origin else "model"
+    home = origin.get("run") or f"runs/{'random' if 'random' in origin else pathlib.Path(origin['model']).stem}"
+    return pathlib.Path(home, kind, "_".join([*names, network, provenance.digest(asked)]))
+
+
+def begin(folder: pathlib.Path, asked: Question, what: str) -> Results | None:
+    """Creates the folder, or resumes in it. Returns its results if it has any.
+
+    Args:
+      asked: everything that the results depend on; see `provenance`.
+      what: name of the evaluation, for messages.
 
     Raises:
-      InputError: the folder is that of another question, or holds something else.
+      InputError: the folder belongs to another question, or contains something else.
     """
     if re.search(r"[\[\\]", str(folder)):
         raise InputError(f"--out_dir={folder}: TensorFlow finds no checkpoints below a name with [ or \\ in it")
-    asked = json.loads(json.dumps(asked))  # with lists for tuples, as it comes back from a file
     path = folder / "protocol.json"
     if path.is_file():
-        before, now = dict(_flat(_read(path))), dict(_flat(asked))
-        for name in sorted(before.keys() | now.keys()):
-            if before.get(name) != now.get(name):
-                raise InputError(
-                    f"--out_dir={folder}: holds a {what} with another {name} ({before.get(name)}, and not "
-                    f"{now.get(name)}); choose another folder"
-                )
+        if unlike := provenance.difference(_read(path), asked):
+            raise InputError(f"--out_dir={folder}: holds a {what} {unlike}; choose another folder")
     elif folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"--out_dir={folder}: is not empty, and not the folder of a {what}; choose another")
     else:
@@ -54,6 +57,7 @@ def begin(folder: pathlib.Path, asked: Asked, what: str) -> Results | None:
 
 
 def keep(folder: pathlib.Path, results: Results) -> None:
+    """Writes `results.json`, which marks the evaluation as finished."""
     files.replace_file(folder / "results.json", json.dumps(results, indent=2) + "\n")
 
 
@@ -61,13 +65,4 @@ def _read(path):
     try:
         return json.loads(path.read_text())
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}: is not JSON ({error}); delete the folder to begin anew") from None
-
-
-def _flat(value, name="") -> Iterator[tuple[str, Any]]:
-    """("data.train.images", 5000) and the like."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else key)
-    else:
-        yield name, value
+        raise InputError(f"{path}: is not JSON ({error}); delete the folder to start over") from None

@@ -1,40 +1,40 @@
-"""Networks that give feature maps: C of a run, C with random weights, or any SavedModel or Keras model."""
+"""Loads networks for their feature maps: C of a run, C with random weights, or any SavedModel or Keras model."""
 
 import dataclasses
 import hashlib
 import os
 import pathlib
+import zipfile
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
 
 from lci_tf import models
-from lci_tf.config.presets import Settings
+from lci_tf.config.settings import Settings
 from lci_tf.errors import InputError
 from lci_tf.files import absolute
 from lci_tf.imaging import images
-from lci_tf.runs import checkpoints
-from lci_tf.runs.run import Run
+from lci_tf.runs import Run, checkpoints, keras_files
 
-BATCHES_SEEN = 150  # after which moving averages of momentum 0.975 have forgotten what they began with
-# What a foreign model may expect of its pixels: how to make them from [-1, 1].
+BATCHES_SEEN = 150  # enough for moving averages of momentum 0.975 to forget their initial values
+# Ranges of pixel values that a model from elsewhere may expect -> (factor, offset) to get there from [-1, 1].
 PIXELS = {"-1..1": (1.0, 0.0), "0..1": (0.5, 0.5), "0..255": (127.5, 127.5)}
 
 
 @dataclasses.dataclass(frozen=True)
 class FeatureModel:
-    """A network whose feature maps are to be used.
+    """A network that computes feature maps.
 
     Attributes:
-      maps: images, float32 [n, height, width, 3] in [-1, 1], to a dict of maps [n, h, w, channels] by layer; is called
-        with `training`. A Keras model, except for SavedModels that are not Keras's.
-      layers: the names of its maps, from the first to the last.
-      origin: which network this is, for results that are kept: plain values by name.
-      crop_size, resize: what it was trained on, if that is known; see `images.preprocess`.
-      classifier: all of C, if it is one of ours.
-      labels: the classes that C tells apart.
-      settings: of its pre-training.
+      maps: function of images, float32 [n, height, width, 3] in [-1, 1], and `training`, to a dict of maps
+        [n, h, w, channels] by layer. A Keras model, except for SavedModels that are not Keras's.
+      layers: names of the maps, from the first to the last.
+      origin: identifies the network in results, in plain values.
+      crop_size, resize: those of its training, in pixels, if known; see `images.preprocess`.
+      classifier: all of C, if the network is a C.
+      labels: names of the classes that C tells apart.
+      settings: settings of its pre-training.
     """
 
     maps: Callable[..., dict[str, tf.Tensor]]
@@ -47,7 +47,7 @@ class FeatureModel:
     settings: Settings | None = None
 
     def only(self, layers: Iterable[str], flag: str = "--layers") -> "FeatureModel":
-        """The same with these layers alone, so that no later one is computed; `flag` is what the user calls them."""
+        """The network with only these layers, so that later ones are not computed; `flag` is for messages."""
         layers = tuple(layers)
         for layer in layers:
             if layer not in self.layers:
@@ -60,12 +60,12 @@ class FeatureModel:
 
 
 def from_run(path: str | os.PathLike, which: str = "latest", flag: str = "--run_dir") -> FeatureModel:
-    """C as a run has learned it.
+    """Loads C from a run.
 
     Args:
-      path: of the run, or of one of its checkpoints.
-      which: of a run, the `"latest"` checkpoint or the `"best"`.
-      flag: what the user calls the path, for messages.
+      path: a run, or one of its checkpoints.
+      which: the `"latest"` or the `"best"` checkpoint, if `path` is a run.
+      flag: the flag that gives the path, for messages.
     """
     prefix = checkpoints.find_checkpoint(path, flag, which)
     model = _of_run(run_of(prefix, flag), flag)
@@ -77,7 +77,7 @@ def from_run(path: str | os.PathLike, which: str = "latest", flag: str = "--run_
 
 
 def random_like(path: str | os.PathLike, seed: int = 0, flag: str = "--run_dir") -> FeatureModel:
-    """C of a run as it was before it learned anything. Its batch normalisation has seen no images: see `settle`."""
+    """C of a run with random weights; its batch normalisation still needs `calibrate_batch_norm`."""
     tf.keras.utils.set_random_seed(seed)
     place = pathlib.Path(absolute(path))
     run = Run(place) if (place / "run.flags").is_file() else run_of(checkpoints.find_checkpoint(path, flag), flag)
@@ -86,9 +86,9 @@ def random_like(path: str | os.PathLike, seed: int = 0, flag: str = "--run_dir")
 
 
 def random(backbone: str, width: float = 1.0, seed: int = 0) -> FeatureModel:
-    """A backbone that has learned nothing. Its batch normalisation has seen no images: see `settle`."""
+    """A backbone with random weights; its batch normalisation still needs `calibrate_batch_norm`."""
     tf.keras.utils.set_random_seed(seed)
-    maps = models.BACKBONES[backbone].features(width=width)
+    maps = models.find_backbone(backbone).features(width=width)
     origin = {"backbone": backbone, "width": width, "random": True, "seed": seed}
     return FeatureModel(maps, tuple(maps.output), origin)
 
@@ -99,47 +99,53 @@ def from_file(
     pixels: str = "-1..1",
     flag: str = "--model",
     layers_flag: str = "--layers",
+    trusted: bool = False,
 ) -> FeatureModel:
-    """A network from elsewhere.
+    """Loads a network from elsewhere.
 
     Args:
       path: a Keras model (`.keras`, `.h5`, or Keras's SavedModel), or a SavedModel with a signature `images` or
         `serving_default` from a batch of images to maps, or to vectors, which become maps of one pixel.
-      layers: which maps; of a Keras model any of its outputs and layers. By default all of its outputs.
-      pixels: what the network expects, a name in `PIXELS`. A signature that takes uint8 needs none.
-      flag, layers_flag: what the user calls the path and the layers, for messages.
+      layers: names of maps: outputs, or for Keras models also layers. By default all outputs.
+      pixels: the range of pixel values that the network expects, a name in `PIXELS`; ignored for uint8 signatures.
+      flag, layers_flag: the flags that give path and layers, for messages.
+      trusted: whether it may contain code, see `keras_files`. A SavedModel that is not of Keras is a graph of
+        TensorFlow's operations, some of which write files, whether it is trusted or not.
     """
     place, layers, what = pathlib.Path(absolute(path)), tuple(layers), f"{flag}={path}"
     if not place.exists():
         raise InputError(f"{what}: no such file or folder")
     try:
-        is_keras = place.is_file() or (place / "keras_metadata.pb").is_file()
-        loaded = tf.keras.models.load_model(place, compile=False) if is_keras else tf.saved_model.load(str(place))
-    except (OSError, ValueError, TypeError, tf.errors.OpError) as error:
+        is_keras = keras_files.is_keras(place)
+        loaded = keras_files.load(place, trusted, what) if is_keras else tf.saved_model.load(str(place))
+    except InputError:
+        raise
+    except (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile, tf.errors.OpError) as error:
         why = str(error).strip().splitlines()[0]
-        raise InputError(f"{what}: is neither a Keras model nor a SavedModel that can be read ({why})") from None
+        raise InputError(f"{what}: cannot be read as a Keras model or a SavedModel ({why})") from None
     origin = {"model": str(place), "digest": _digest(place), "pixels": pixels}
     if isinstance(loaded, tf.keras.Model):
         return _of_keras(loaded, layers, pixels, origin, what, layers_flag)
     return _of_saved_model(loaded, layers, pixels, origin, what, layers_flag)
 
 
-def settle(model: FeatureModel, batches: Iterable[tf.Tensor]) -> None:
-    """Has the batch normalisation of a random network see images, without which it is worse than it need be.
+def calibrate_batch_norm(model: FeatureModel, batches: Iterable[tf.Tensor]) -> None:
+    """Estimates the batch-norm statistics of an untrained network, without which it is worse than it need be.
 
     Args:
-      batches: of images in [-1, 1]; `BATCHES_SEEN` of them are enough.
+      model: the network, whose moving averages are updated.
+      batches: images [n, height, width, 3] in [-1, 1]; `BATCHES_SEEN` batches are enough.
     """
-    see = tf.function(lambda images: model.maps(images, training=True))
-    for images_seen in batches:
-        see(images_seen)
+    run_in_training_mode = tf.function(lambda images: model.maps(images, training=True))
+    for batch in batches:
+        run_in_training_mode(batch)
 
 
 def run_of(prefix: str, flag: str = "--run_dir") -> Run:
     """The run that a checkpoint belongs to."""
     run = Run(pathlib.Path(prefix).parents[1])
     if not (run.path / "run.flags").is_file():
-        raise InputError(f"{flag}={prefix}: is not within a run, whose run.flags would say what network it is")
+        raise InputError(f"{flag}={prefix}: is not in a run directory, whose run.flags would describe the network")
     return run
 
 
@@ -164,7 +170,7 @@ def _of_run(run, flag):
 
 def _of_keras(model, layers, pixels, origin, what, layers_flag):
     if len(model.inputs) != 1 or len(model.inputs[0].shape) != 4:
-        raise InputError(f"{what}: takes something else than one batch of images")
+        raise InputError(f"{what}: must take one batch of images as its only input")
     if isinstance(model.output, dict):
         outputs = model.output
     else:
@@ -189,7 +195,7 @@ def _of_saved_model(loaded, layers, pixels, origin, what, layers_flag):
         raise InputError(f"{what}: has no signature named images or serving_default")
     (_, inputs) = signature.structured_input_signature
     if len(inputs) != 1 or next(iter(inputs.values())).dtype == tf.string:
-        raise InputError(f"{what}: its signature takes something else than one batch of images")
+        raise InputError(f"{what}: its signature must take one batch of images as its only input")
     outputs = signature.structured_outputs.items()
     wanted = [name for name, spec in outputs if spec.shape.rank in (2, 4) and spec.dtype.is_floating]
     for layer in layers:
@@ -200,7 +206,7 @@ def _of_saved_model(loaded, layers, pixels, origin, what, layers_flag):
 
 
 class _Signature(tf.Module):
-    """A SavedModel's signature as a network."""
+    """Wraps a signature of a SavedModel as a network."""
 
     def __init__(self, loaded, signature, layers, pixels):
         super().__init__()
@@ -218,6 +224,8 @@ class _Signature(tf.Module):
 
 
 class _Chosen(tf.Module):
+    """Wraps a network that is not a Keras model, keeping only some of its maps."""
+
     def __init__(self, maps, layers):
         super().__init__()
         self._maps, self._layers = maps, layers

@@ -1,6 +1,7 @@
 """What a served network gives for an image: an embedding, feature maps, the transformation that C sees."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
@@ -8,9 +9,10 @@ from lci_tf.errors import InputError
 from lci_tf.imaging import images
 from lci_tf.models.pooling import grid_of, pool
 from lci_tf.runs.trained import FeatureModel
-from lci_tf.serving.export import crops
+from lci_tf.serving.export.crops import DEFAULT_LIMITS, Limits
+from lci_tf.serving.export.signatures import Served
 
-EMBEDDING, TRANSFORMATION, VALID, POOLED = "embedding", "transformation", "valid", "_pooled"
+EMBEDDING, TRANSFORMATION, POOLED = "embedding", "transformation", "_pooled"
 
 
 def names(layers: Sequence[str]) -> list[str]:
@@ -18,69 +20,55 @@ def names(layers: Sequence[str]) -> list[str]:
     return [EMBEDDING, *layers, *(f"{layer}{POOLED}" for layer in layers)]
 
 
-class ServedFeatures(tf.Module):
-    """What is exported: C with its preprocessing, from bytes or pixels to features.
-
-    Args:
-      model: of a run.
-      features: which, of `names`.
-      on_bad_image: `"error"`, or `"zeros"` and an output `valid`.
-      assets: files to go along.
-    """
+class ServedFeatures(Served):
+    """C of a run, from bytes or pixels to features; and as `load_features` takes it."""
 
     def __init__(
         self,
         model: FeatureModel,
         features: Sequence[str] = (EMBEDDING,),
         on_bad_image: str = "error",
-        assets: Sequence[str] = (),
+        assets: Iterable[str | os.PathLike] = (),
+        limits: Limits = DEFAULT_LIMITS,
     ):
-        super().__init__()
+        """Takes what to give, some of `names`; for the others see `Served`."""
         for feature in features:
             if feature not in names(model.layers):
                 raise InputError(f"--features={feature}: unknown; there are {', '.join(names(model.layers))}")
-        self._crop_size, self._resize = model.crop_size, model.resize
-        self._features, self._on_bad_image = tuple(features), on_bad_image
-        self._classifier = lambda: model.classifier  # hidden, or all layers of it would be written as functions too
-        self.weights = list(model.classifier.weights)
-        self.files = [tf.saved_model.Asset(path) for path in assets]
-        self.feature_weights = list(model.classifier.get_layer("features").weights)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
-    def of_bytes(self, image_bytes):
-        cropped, valid = crops.of_bytes(image_bytes, self._crop_size, self._resize)
-        if self._on_bad_image == "error":
-            return self._outputs(crops.require_all(cropped, valid, image_bytes))
-        outputs = self._outputs(cropped)
-        blank = {name: tf.where(_as_column(valid, value), value, 0) for name, value in outputs.items()}
-        return {**blank, VALID: valid}
-
-    @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.uint8, name="images")])
-    def of_images(self, images):
-        outputs = self._outputs(crops.of_images(images, self._crop_size, self._resize))
-        if self._on_bad_image == "zeros":
-            outputs[VALID] = tf.ones([tf.shape(images)[0]], tf.bool)
-        return outputs
+        if model.crop_size is None or model.resize is None:
+            raise ValueError("model: expected C of a run, which knows its crops")
+        super().__init__(
+            _answers(model.classifier, tuple(features)),
+            model.classifier.weights,
+            model.crop_size,
+            model.resize,
+            on_bad_image=on_bad_image,
+            assets=assets,
+            limits=limits,
+        )
+        maps = model.classifier.get_layer("features")
+        self.feature_weights = list(maps.weights)
+        self._features_of_pixels = lambda pixels: features_of_pixels(maps, pixels)
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.float32, name="images")])
-    def of_levels(self, images):
-        """The embedding and all maps of images taken whole, for `load_features`."""
-        return of_levels(self._classifier().get_layer("features"), images)
+    def features_of_pixels(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+        """See the function of this name. Exports keep it by it; those of lci_tf 0.1 have it as `of_levels`."""
+        return self._features_of_pixels(images)
 
-    @property
-    def signatures(self) -> dict[str, Callable]:
-        return {"serving_default": self.of_bytes, "images": self.of_images}
 
-    def _outputs(self, cropped):
-        made = self._classifier()(cropped[:, 0], training=False)
-        outputs = {name: _feature(made, name) for name in self._features}
+def features_of_pixels(maps: tf.keras.Model, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Whole images, pixels 0…255, float32 [n, height, width, 3], to the embedding and all maps, for inference."""
+    made = maps(images.scale(pixels), training=False)
+    return {name: _feature(made, name) for name in (EMBEDDING, *made)}
+
+
+def _answers(classifier, features) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    def answer(views):
+        made = classifier(views[:, 0], training=False)
+        outputs = {name: _feature(made, name) for name in features}
         return {**outputs, TRANSFORMATION: tf.nn.softmax(made["logits"])}
 
-
-def of_levels(maps: tf.keras.Model, levels: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Grey levels 0…255, float32 [n, height, width, 3], to the embedding and all maps, in inference mode."""
-    made = maps(images.scale(levels), training=False)
-    return {name: _feature(made, name) for name in (EMBEDDING, *made)}
+    return answer
 
 
 def _feature(made, name):
@@ -90,7 +78,3 @@ def _feature(made, name):
         feature_map = made[name.removesuffix(POOLED)]
         return pool(feature_map, grid_of(feature_map.shape[-1]))
     return tf.cast(made[name], tf.float32)
-
-
-def _as_column(valid, value):
-    return tf.reshape(valid, [-1] + [1] * (len(value.shape) - 1))

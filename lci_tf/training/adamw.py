@@ -1,19 +1,19 @@
-"""AdamW with the paper's meaning of weight decay, and its schedule.
+"""AdamW with the paper's definition of weight decay, and the cosine schedule.
 
-Keras's older Adam (`tf.keras.optimizers.legacy`) updates a variable in one fused operation. The newer one takes ten
-times as long on a CPU, which for the 37 million weights of AlexNet is a fifth of a training step.
+It is based on Keras's older Adam (`tf.keras.optimizers.legacy`), which updates a variable in one fused operation. The
+newer one takes ten times as long on a CPU: for the 37 million weights of AlexNet, a fifth of a training step.
 """
 
 import tensorflow as tf
 
-EPSILON = 1e-8  # TensorFlow 1's, which the authors left as it was
+EPSILON = 1e-8  # the default of TensorFlow 1, which the authors' code uses
 
 
 class AdamW(tf.keras.optimizers.legacy.Adam):
-    """Adam with decoupled weight decay, after Loshchilov and Hutter.
+    """Adam with decoupled weight decay, as defined by Loshchilov and Hutter.
 
-    A weight shrinks by the share `weight_decay`, times the schedule's multiplier, in each step; the learning rate
-    itself does not come in. (Keras's `AdamW` multiplies by it, so that the paper's 1e-4 would be 3e-8 there.)
+    In each step, a weight shrinks by the share `weight_decay` times the schedule's multiplier, independently of the
+    learning rate. (Keras's `AdamW` also multiplies by the learning rate, so the paper's 1e-4 would be 3e-8 there.)
     """
 
     def __init__(self, schedule, weight_decay: float, **kwargs):
@@ -29,10 +29,11 @@ class AdamW(tf.keras.optimizers.legacy.Adam):
 
 
 def _decays(variable) -> bool:
-    """Whether a variable is a weight, and not the scale or offset of a batch normalisation."""
+    """Whether weight decay applies: to all variables but scale and offset of batch normalisations."""
     # The second replica's copy is named bn/gamma/replica_1:0.
     return not {"gamma", "beta"} & set(variable.name.split(":")[0].split("/"))
 
 
 def cosine(first: float, last: float, steps: int) -> tf.keras.optimizers.schedules.LearningRateSchedule:
+    """A learning rate that falls from `first` to `last` within `steps` steps, along half a cosine."""
     return tf.keras.optimizers.schedules.CosineDecay(first, decay_steps=steps, alpha=last / first)

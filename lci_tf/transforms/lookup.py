@@ -1,37 +1,37 @@
-"""Reading images off between their pixels: bilinear, edges clamped."""
+"""Bilinear interpolation of images at arbitrary points; points outside are clamped to the edge."""
 
 import tensorflow as tf
 
 
 def bilinear_lookup(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
-    """What the images show at the given points.
+    """The values of the images at the given points, by bilinear interpolation.
 
-    At a whole-numbered point it is the very pixel. Differentiable with respect to the images, not to the points.
+    At integer points these are exactly the pixels. Differentiable with respect to the images, not to the points.
 
     Args:
-      images: [n, height, width, channels]. Computed in float32, whatever the type.
-      points: float32 [n, h, w, 2], row and column in pixels; a point outside counts as the nearest one inside.
+      images: [n, height, width, channels] of any type; computed in float32.
+      points: float32 [n, h, w, 2], row and column in pixels; points outside are moved to the nearest one inside.
 
     Returns:
-      [n, h, w, channels], of the images' type.
+      [n, h, w, channels], of the type of the images.
     """
     return lookup_at(images, points[..., 0], points[..., 1])
 
 
 def lookup_at(images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-    """`bilinear_lookup` of points whose rows and columns, [n, h, w] each, come apart."""
-    # On GPUs TensorFlow computes with int32 on the host, and waits for it; on CPUs int64 takes a tenth longer.
+    """`bilinear_lookup` with the rows and columns of the points as separate tensors, [n, h, w] each."""
+    # With GPUs, TensorFlow computes int32 on the host, and waits for it; on CPUs, int64 takes a tenth longer.
     whole = tf.int64 if tf.config.list_physical_devices("GPU") else tf.int32
     count, (height, width, channels) = tf.shape(images, whole)[0], images.shape[1:]
     above, below, downwards = _neighbours(rows, height, whole)
     left, right, rightwards = _neighbours(columns, width, whole)
-    # Places in all images laid out as one row of pixels.
+    # Indices into the pixels of all images as one sequence.
     first = tf.reshape(tf.range(count) * (height * width), [-1, 1, 1])
     above, below = first + above * width, first + below * width
     upper_left, upper_right, lower_left, lower_right = above + left, above + right, below + left, below + right
     downwards, rightwards = _for_every_channel(downwards, channels), _for_every_channel(rightwards, channels)
 
-    # By hand: TensorFlow's own gradient of four gathers lines up all that they read before it adds, which takes longer.
+    # TensorFlow's own gradient of four gathers concatenates all their outputs before it adds them, which takes longer.
     @tf.custom_gradient
     def look_up(images):
         pixels = tf.reshape(images, [-1, channels])
@@ -40,9 +40,9 @@ def lookup_at(images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tens
             return tf.gather_nd(pixels, place[..., tf.newaxis])  # on CPUs much faster than tf.gather
 
         def adjoint(gradient):
-            upper, lower = _parted(gradient, downwards)
+            upper, lower = _split_gradient(gradient, downwards)
             places = (upper_left, upper_right, lower_left, lower_right)
-            shares = (*_parted(upper, rightwards), *_parted(lower, rightwards))
+            shares = (*_split_gradient(upper, rightwards), *_split_gradient(lower, rightwards))
             size = count * height * width
             total = tf.add_n([tf.math.unsorted_segment_sum(*both, size) for both in zip(shares, places, strict=True)])
             return tf.reshape(total, tf.shape(images))
@@ -56,25 +56,24 @@ def lookup_at(images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tens
 
 
 def _neighbours(coordinate, size, whole):
-    """The pixels before and behind a coordinate, of type `whole`, and the way to it from the first, in [0, 1)."""
-    # Row and column are never in one tensor here: its bounds would have to be broadcast, which takes longer than all
-    # the rest.
+    """The pixels before and after a coordinate, of type `whole`, and its distance from the first, in [0, 1)."""
+    # Rows and columns stay in separate tensors, as broadcasting different bounds takes longer than all the rest.
     inside = tf.clip_by_value(tf.cast(coordinate, tf.float32), 0.0, size - 1.0)
     before = tf.cast(inside, whole)
     return before, tf.minimum(before + 1, size - 1), inside - tf.cast(before, tf.float32)
 
 
-def _between(first, second, way):
-    # Exact at the first, and no way leads as far as the second.
-    return first + way * (second - first)
+def _between(first, second, fraction):
+    # Exact at the first pixel; the second is never reached, as the fraction is below 1.
+    return first + fraction * (second - first)
 
 
-def _parted(gradient, way):
+def _split_gradient(gradient, fraction):
     """The adjoint of `_between`."""
-    to_second = gradient * way
+    to_second = gradient * fraction
     return gradient - to_second, to_second
 
 
-def _for_every_channel(way, channels):
-    # Used several times: broadcasting it each time takes longer.
-    return tf.repeat(way[..., tf.newaxis], channels, axis=-1)
+def _for_every_channel(fraction, channels):
+    # It is used several times, and broadcasting each time takes longer.
+    return tf.repeat(fraction[..., tf.newaxis], channels, axis=-1)

@@ -1,19 +1,19 @@
-"""Cutting squares of pixels out of images and pasting them in, at a whole-numbered place for each image.
+"""Cropping square patches from images and pasting them, at an integer position for each image.
 
-Pixels are moved, never computed, so cropping and pasting back is bit-exact. Each is the other's gradient.
+Pixels are moved, not computed, so both are bit-exact. Each is the gradient of the other.
 """
 
 import tensorflow as tf
 
 
 def random_places(draws: tf.Tensor, size: int, patch_size: int) -> tf.Tensor:
-    """Uniform draws [n, 2] to upper left corners, int64 [n, 2]: all places within the image are equally likely."""
-    # No float32 below 1 times a whole number is rounded up to that number: the last place is not overstepped.
-    return tf.cast(draws * (size - patch_size + 1), tf.int64)  # as GPUs have it; see `lookup_at`
+    """From uniform draws [n, 2] to upper left corners, int64 [n, 2], all inside the image and equally likely."""
+    # A float32 below 1 times an integer is never rounded up to that integer, so the last place is the limit.
+    return tf.cast(draws * (size - patch_size + 1), tf.int64)  # int64 for GPUs, see `lookup_at`
 
 
 def crop(images: tf.Tensor, places: tf.Tensor, patch_size: int) -> tf.Tensor:
-    """Images [n, height, width, c] to patches [n, patch_size, patch_size, c], whose upper left corners are `places`."""
+    """From images [n, height, width, c] to patches [n, patch_size, patch_size, c] with upper left corners `places`."""
 
     @tf.custom_gradient
     def crop_images(images):
@@ -26,7 +26,7 @@ def crop(images: tf.Tensor, places: tf.Tensor, patch_size: int) -> tf.Tensor:
 
 
 def paste(images: tf.Tensor, patches: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """Images [n, height, width, c] with square patches [n, p, p, c] instead of what was there."""
+    """Images [n, height, width, c] with square patches [n, p, p, c] pasted over them at `places`, int [n, 2]."""
     (height, width), patch_size = images.shape[1:3], patches.shape[1]
     rows, columns = (
         tf.range(side, dtype=tf.int64) - tf.cast(places[:, i : i + 1], tf.int64)
@@ -49,5 +49,5 @@ def paste(images: tf.Tensor, patches: tf.Tensor, places: tf.Tensor) -> tf.Tensor
 
 
 def _take(images, rows, columns):
-    """The pixels of images [n, height, width, c] in rows [n, h] and columns [n, w]: [n, h, w, c]."""
+    """The pixels of images [n, height, width, c] at rows [n, h] and columns [n, w]: [n, h, w, c]."""
     return tf.gather(tf.gather(images, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1)

@@ -6,7 +6,7 @@ from lci_tf.transforms.transformation import Transformation
 
 
 class Rotations(Transformation):
-    """Counter-clockwise, by moving pixels; nothing is interpolated."""
+    """Rotates counter-clockwise by 90°, 180° and 270°. Pixels are moved, not interpolated."""
 
     labels = ("rot90", "rot180", "rot270")
     of_identity = True

@@ -1,29 +1,27 @@
-"""Polyharmonic splines, and warping by them: tensorflow-addons where it exists, else the same in a few lines of ours.
+"""Polyharmonic splines, by tensorflow-addons if it is installed, else by the same in a few lines.
 
-The only module that knows of tensorflow-addons: there is none for Python 3.12 and newer.
+This is the only module that uses tensorflow-addons, which does not exist for Python 3.12 and newer.
 """
 
 import warnings
 
 import tensorflow as tf
 
-from lci_tf.transforms.lookup import bilinear_lookup
-
 try:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its end-of-life notice, which our users can do nothing about
+        warnings.simplefilter("ignore")  # its end-of-life notice, about which users can do nothing
         from tensorflow_addons import image as _addons
 except ImportError:
     _addons = None
 
 
 def interpolate_spline(known_points: tf.Tensor, known_values: tf.Tensor, query_points: tf.Tensor) -> tf.Tensor:
-    """The smoothest surface through known values (Duchon's thin plate, order 2), read off at other points.
+    """Evaluates the smoothest surface through known values (Duchon's thin plate spline, order 2) at other points.
 
     Args:
-      known_points: [batch, n, 2].
+      known_points: [batch, n, 2], where values are known.
       known_values: [batch, n, k].
-      query_points: [batch, m, 2].
+      query_points: [batch, m, 2], where to evaluate the surface.
 
     Returns:
       [batch, m, k].
@@ -33,58 +31,52 @@ def interpolate_spline(known_points: tf.Tensor, known_values: tf.Tensor, query_p
     return solve_thin_plate(known_points, known_values, query_points)
 
 
-def sparse_image_warp(images: tf.Tensor, source_points: tf.Tensor, dest_points: tf.Tensor) -> tf.Tensor:
-    """Warps images such that what is at the source points comes to the destination points; edges are clamped.
-
-    Args:
-      images: float32 [n, height, width, channels].
-      source_points: float32 [n, points, 2], row and column in pixels.
-      dest_points: the same.
-
-    Returns:
-      like `images`.
-    """
-    if _addons is not None:
-        return tf.ensure_shape(_addons.sparse_image_warp(images, source_points, dest_points)[0], images.shape)
-    return warp_by_thin_plate(images, source_points, dest_points)
-
-
-def warp_by_thin_plate(images: tf.Tensor, source_points: tf.Tensor, dest_points: tf.Tensor) -> tf.Tensor:
-    """`sparse_image_warp` without tensorflow-addons; in float64, because random points may lie close together."""
-    height, width = images.shape[1:3]
-    source_points, dest_points = tf.cast(source_points, tf.float64), tf.cast(dest_points, tf.float64)
-    pixels = tf.meshgrid(tf.range(height, dtype=tf.float64), tf.range(width, dtype=tf.float64), indexing="ij")
-    pixels = tf.reshape(tf.stack(pixels, axis=-1), [1, height * width, 2])
-    pixels = tf.repeat(pixels, tf.shape(images)[0], axis=0)
-    points = pixels + solve_thin_plate(dest_points, source_points - dest_points, pixels)
-    return bilinear_lookup(images, tf.reshape(tf.cast(points, tf.float32), [-1, height, width, 2]))
-
-
 def solve_thin_plate(known_points: tf.Tensor, known_values: tf.Tensor, query_points: tf.Tensor) -> tf.Tensor:
-    """`interpolate_spline` without tensorflow-addons.
+    """`interpolate_spline` without tensorflow-addons."""
+    weights = fit(known_points, known_values)
+    return tf.linalg.matrix_transpose(read_off(known_points, weights, query_points[..., 0], query_points[..., 1]))
+
+
+def fit(known_points: tf.Tensor, known_values: tf.Tensor) -> tf.Tensor:
+    """Computes the weights of the surface through known values, [batch, n + 3, k], for `read_off`.
 
     The surface is Σ w_i φ(|x - p_i|) plus a plane, where φ(r) = r² log r; w and the plane solve one linear system, in
-    which w may not pull on the plane.
+    which the w_i sum to 0, as do w_i p_i.
     """
-    plane = _with_one(known_points)
+    plane = tf.concat([known_points, tf.ones_like(known_points[..., :1])], axis=2)
     none = tf.zeros_like(plane[:, :3])
     system = tf.concat(
         [
-            tf.concat([_phi(known_points, known_points), plane], axis=2),
+            tf.concat([_phi(known_points, known_points[..., 0], known_points[..., 1]), plane], axis=2),
             tf.concat([tf.linalg.matrix_transpose(plane), none], axis=2),
         ],
         axis=1,
     )
     right = tf.concat([known_values, tf.tile(tf.zeros_like(known_values[:, :1]), [1, 3, 1])], axis=1)
-    weights = tf.linalg.solve(system, right)
-    count = tf.shape(known_points)[1]
-    return _phi(query_points, known_points) @ weights[:, :count] + _with_one(query_points) @ weights[:, count:]
+    return tf.linalg.solve(system, right)
 
 
-def _with_one(points):
-    return tf.concat([points, tf.ones_like(points[..., :1])], axis=2)
+def read_off(known_points: tf.Tensor, weights: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+    """Evaluates the surface at other points.
+
+    Args:
+      known_points: [batch, n, 2], or [1, n, 2] for all.
+      weights: [batch, n + 3, k], see `fit`.
+      rows, columns: [batch, m] each.
+
+    Returns:
+      [batch, k, m]: as the points are many and come last, all that is computed for them is contiguous, which is faster.
+    """
+    count = known_points.shape[1]
+    plane = tf.stack([rows, columns, tf.ones_like(rows)], axis=1)
+    weights = tf.linalg.matrix_transpose(weights)
+    return weights[..., :count] @ _phi(known_points, rows, columns) + weights[..., count:] @ plane
 
 
-def _phi(a, b):
-    squared = tf.reduce_sum((a[:, :, tf.newaxis] - b[:, tf.newaxis]) ** 2, axis=-1)
+def _phi(points, rows, columns):
+    """φ of the distances from points [batch, n, 2] to those at rows and columns [batch, m]: [batch, n, m]."""
+    # Rows and columns separately, as summing over an axis of length two takes longer than all the rest.
+    down = tf.math.squared_difference(rows[:, tf.newaxis], points[..., :1])
+    right = tf.math.squared_difference(columns[:, tf.newaxis], points[..., 1:])
+    squared = down + right
     return 0.5 * squared * tf.math.log(tf.maximum(squared, 1e-10))

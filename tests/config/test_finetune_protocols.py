@@ -32,7 +32,7 @@ def test_a_crop_larger_than_the_image_is_refused(refusal):
     assert refusal(resolve, "stl10", {"resize": 60}, 64, 96) == "--resize=60: smaller than the crop of 64 pixels"
 
 
-def test_the_description_tells_what_is_done():
+def test_the_description_lists_what_is_done():
     text = describe(resolve("few_labels", {"from_layer": "conv3", "epochs": 7}, 64, 96))
     for part in ("from conv3 up", "7, or 30 without improvement", "0.0001 for pre-trained", "20 % of", "centre",
                  "changed by flags             from_layer, epochs"):  # fmt: skip

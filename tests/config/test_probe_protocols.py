@@ -60,7 +60,7 @@ def test_flags_instead():
     assert set(protocol.changed) == {"epochs", "layers", "grid", "learning_rates"}  # the batch is what it was
 
 
-def test_a_crop_of_another_size_takes_resize_along():
+def test_resize_scales_with_the_crop():
     assert resolve("stl10", {"crop_size": 32}).resize == 48
     assert resolve("stl10", {"crop_size": 32, "resize": 33}).resize == 33
     assert resolve("own", {"crop_size": 32}, crop_size=64, resize=72).resize == 36
@@ -70,7 +70,7 @@ def test_a_crop_larger_than_the_image_is_refused(refusal):
     assert refusal(resolve, "stl10", {"resize": 60}) == "--resize=60: smaller than the crop of 64 pixels"
 
 
-def test_the_description_tells_whose_it_is():
+def test_the_description_says_what_is_not_the_papers():
     text = describe(resolve("places", {"epochs": 3}))
     assert "average-pooled to about 9,000 units" in text and "Places365 is not to be compared" in text
     assert text.splitlines()[-1].split() == ["changed", "by", "flags", "epochs"]

@@ -27,7 +27,7 @@ def test_starting_in_the_middle_needs_no_replay():
     np.testing.assert_array_equal(draws.shuffled(3, positions(150, 50), 100), whole[150:200])
 
 
-def test_draws_depend_on_seed_purpose_and_step_alone():
+def test_draws_depend_only_on_seed_purpose_and_step():
     def draw(seed, purpose, step):
         return draws.uniform(seed, purpose, tf.constant(step), 8, (3,)).numpy()
 

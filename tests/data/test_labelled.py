@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lci_tf.data.labelled import few, hold_out, labels_of, open_any, open_labelled, open_one, stl10_folds
+from lci_tf.data.labelled import few, hold_out, labels_of, open_any, open_images, open_labelled, open_one, stl10_folds
 from lci_tf.data.sets import synthetic
 from lci_tf.data.source import PixelArray
 
@@ -67,13 +67,11 @@ def test_a_single_split_is_shared_out(tmp_path, split):
 def test_secret_labels_are_none(tmp_path, monkeypatch):
     labelled = scenes(10, seed=3)
     secret = dataclasses.replace(labelled, labels=np.full(10, -1), split="test")
-    monkeypatch.setitem(
-        open_labelled.__globals__["data"].DATASETS,
-        "synthetic",
-        lambda data_dir: {"train": lambda: labelled, "test": lambda: secret, "validation": lambda: labelled},
-    )
+    others = dataclasses.replace(labelled, split="validation")
+    splits = {"train": lambda: labelled, "test": lambda: secret, "validation": lambda: others}
+    monkeypatch.setattr(synthetic, "find", lambda data_dir: splits)
     _, test = open_labelled("synthetic")
-    assert test is labelled
+    assert test is others
 
 
 def test_refuses_what_it_cannot_do(tmp_path, refusal):
@@ -95,7 +93,57 @@ def test_refuses_what_it_cannot_do(tmp_path, refusal):
 def test_refuses_several_labels_per_image(tmp_path, refusal):
     (tmp_path / "attributes.csv").write_text("split,file,smiling\ntrain,1.jpg,0\nval,2.jpg,1\n")
     message = refusal(open_labelled, "celeb_a", [tmp_path])
-    assert message == "--dataset=celeb_a: has several labels per image, which this cannot do; expected classes"
+    assert message == "--dataset=celeb_a: has several labels per image, which is not supported here; expected classes"
+
+
+def write_voc(place, **splits):
+    """VOC's layout, of images of these numbers."""
+    (place / "ImageSets" / "Main").mkdir(parents=True)
+    (place / "Annotations").mkdir()
+    for split, numbers in splits.items():
+        (place / "ImageSets" / "Main" / f"{split}.txt").write_text("".join(f"{n:06d}\n" for n in numbers))
+        for n in numbers:
+            (place / "Annotations" / f"{n:06d}.xml").write_text("<annotation/>")
+
+
+OFFICIAL = {"trainval": range(20), "train": range(10), "val": range(10, 20)}
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [
+        ({**OFFICIAL, "test": range(20, 30)}, ("trainval", "test")),  # as the paper's figures for VOC
+        (OFFICIAL, ("train", "val")),
+        ({"trainval": range(10), "val": range(10, 20)}, ("trainval", "val")),
+        ({"train": range(10), "val": range(10, 20)}, ("train", "val")),
+    ],
+)
+def test_trainval_is_for_training_if_there_are_other_test_images(tmp_path, splits, expected):
+    write_voc(tmp_path, **splits)
+    chosen = open_labelled("voc/2007", [tmp_path], kinds=("multi-label",))
+    assert tuple(source.split for source in chosen) == expected
+    assert tuple(source.split for source in open_images("voc/2007", [tmp_path])) == expected
+
+
+def test_splits_that_share_images_are_refused(tmp_path, refusal):
+    write_voc(tmp_path / "both", trainval=range(20), val=range(5, 15))
+    asked = ("voc/2007", [tmp_path / "both"], "--dataset", ("multi-label",))
+    assert refusal(open_labelled, *asked) == (
+        f"--dataset=voc/2007: trainval and val share 10 images, such as {tmp_path}/both/JPEGImages/000005.jpg; give "
+        "others as --split and --test_split"
+    )
+    write_voc(tmp_path / "all", **OFFICIAL, test=range(20, 30))
+    asked = ("voc/2007", [tmp_path / "all"], "--dataset", ("multi-label",))
+    assert "train and trainval share 10 images" in refusal(open_labelled, *asked, "train", "trainval")
+    assert "test cannot be for training and for testing" in refusal(open_labelled, *asked, "test", "test")
+    train, test = open_labelled(*asked, None, "val")
+    assert (train.split, test.split) == ("train", "val")
+
+
+@pytest.mark.parametrize("choose", [open_labelled, open_images])
+def test_one_split_is_not_for_training_and_testing(choose, refusal):
+    message = refusal(lambda: choose("synthetic", train_split="test", test_split="test"))
+    assert message.endswith("test cannot be for training and for testing; give others as --split and --test_split")
 
 
 def test_splits_by_name(tmp_path, refusal):
@@ -140,27 +188,13 @@ def test_folds_of_what_has_none(tmp_path, refusal):
     write_stl10(tmp_path / "binaries", folds="0 1 20\n")
     train, test = open_labelled("stl10", [tmp_path / "binaries"])
     assert refusal(stl10_folds, train, [tmp_path / "binaries"]).endswith(
-        "fold_indices.txt: expected numbers of the 20 training images, got 20 as the largest"
+        "fold_indices.txt: expected indices of the 20 training images, but the largest is 20"
     )
     write_images(tmp_path / "classes", ["cat", "dog"])
     other, _ = open_labelled("folder", [tmp_path / "classes"])
     for source in (test, other):
         message = refusal(stl10_folds, source, [tmp_path / "binaries"])
-        assert message.startswith("--folds: are numbers of images in STL-10's official binaries; give --dataset=stl10")
-
-
-@pytest.mark.parametrize("split", ["", "train", "test"])
-def test_a_single_split_may_be_left_whole(tmp_path, split):
-    write_images(tmp_path / split, ["cat", "dog"], count=3)
-    train, test = open_labelled("folder", [tmp_path], share_out=False)
-    assert (train.count, test) == (6, None)
-
-
-def test_labels_are_missing_whether_shared_out_or_not(tmp_path, refusal):
-    write_images(tmp_path / "flat", ["."])
-    for share_out in (True, False):
-        message = refusal(open_labelled, "folder", [tmp_path / "flat"], "--dataset", ("class",), None, None, share_out)
-        assert message.startswith("--dataset=folder: has no labels; ")
+        assert message.startswith("--folds: are defined for STL-10's official binaries; give --dataset=stl10")
 
 
 def with_labels(labels):
@@ -190,7 +224,7 @@ def test_single_images_cannot_be_held_out(refusal):
     )
 
 
-def test_one_split_is_the_one_to_test_with(tmp_path):
+def test_a_single_split_is_the_one_for_testing(tmp_path):
     for split in ("train", "val"):
         write_images(tmp_path / split, ["cat", "dog"])
     (tmp_path / "test").mkdir()

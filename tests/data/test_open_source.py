@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from lci_tf import data
-from lci_tf.data import open_source, prepare, split_names
+from lci_tf.config import names
+from lci_tf.data import open_source, split_names
 
 
 def touch(place, *names):
@@ -14,7 +14,7 @@ def touch(place, *names):
 def test_an_unknown_data_set_is_refused_with_those_there_are(refusal):
     message = refusal(open_source, "stl11")
     assert message.startswith("--dataset=stl11: unknown")
-    for name in (*data.DATASETS, "tfds:NAME"):
+    for name in (*names.DATASETS, "tfds:NAME"):
         assert name in message
 
 
@@ -23,7 +23,7 @@ def test_an_unknown_split_is_refused_with_those_there_are(tmp_path, refusal):
     assert refusal(open_source, "folder", "tset", [tmp_path]) == f"--split=tset: folder in {tmp_path} has train, val"
 
 
-@pytest.mark.parametrize("dataset", [*data.DATASETS, "tfds:mnist"])
+@pytest.mark.parametrize("dataset", [*names.DATASETS, "tfds:mnist"])
 def test_a_missing_directory_is_named(tmp_path, refusal, dataset):
     missing = tmp_path / "missing"
     assert refusal(open_source, dataset, None, [missing]) == f"--data_dir={missing}: no such folder"
@@ -31,11 +31,18 @@ def test_a_missing_directory_is_named(tmp_path, refusal, dataset):
 
 def test_a_file_in_place_of_a_directory_is_refused(tmp_path, refusal):
     touch(tmp_path, "a.jpg")
-    assert "a.jpg: no such folder" in refusal(open_source, "folder", None, [tmp_path / "a.jpg"])
+    assert "a.jpg: is a file; expected a folder" in refusal(open_source, "folder", None, [tmp_path / "a.jpg"])
+
+
+def test_a_folder_with_a_comma_in_its_name_must_be_quoted(tmp_path, refusal):
+    touch(tmp_path, "sea, sand/1.png")
+    parts = f"{tmp_path}/sea, sand".split(",")
+    assert refusal(open_source, "folder", None, parts).endswith(f"--data_dir='\"{tmp_path}/sea, sand\"'")
+    assert open_source("folder", None, [tmp_path / "sea, sand"]).count == 1
 
 
 @pytest.mark.parametrize("as_given", [lambda p: p, str, lambda p: [str(p)], lambda p: (p,)])
-def test_a_directory_may_be_a_path_or_text_alone_or_in_a_list(tmp_path, as_given):
+def test_a_directory_may_be_a_path_or_a_string_or_a_list_of_these(tmp_path, as_given):
     touch(tmp_path, "a.jpg")
     assert open_source("folder", None, as_given(tmp_path)).count == 1
 
@@ -103,12 +110,7 @@ def test_the_first_split_name_is_the_default(tmp_path):
     assert split_names("folder", [tmp_path])[0] == open_source("folder", None, [tmp_path]).split == "train"
 
 
-def test_splits_are_opened_only_when_asked_for(tmp_path):
+def test_splits_are_opened_only_when_requested(tmp_path):
     (tmp_path / "unlabeled_X.bin").write_bytes(bytes(3 * 96 * 96))
     (tmp_path / "train_X.bin").write_bytes(b"truncated")
     assert open_source("stl10", None, [tmp_path]).count == 1
-
-
-@pytest.mark.parametrize("dataset", ["folder", "tfrecord", "synthetic", "stl11"])
-def test_only_sets_of_tensorflow_datasets_can_be_downloaded(refusal, dataset):
-    assert refusal(prepare, dataset) == f"--download: --dataset={dataset} is not a data set of tensorflow-datasets"

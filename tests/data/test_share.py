@@ -57,7 +57,7 @@ def test_counts_are_right(kind):
 
 
 @pytest.mark.parametrize("classes", [2, 5, 10])
-def test_every_class_has_its_share_in_whatever_order_the_images_come(classes):
+def test_every_class_has_its_share_in_any_order_of_the_images(classes):
     kept = numbers(share.between(SOURCES["indexed"], 0.0, 0.2))
     per_class = 200 / classes
     for label in (kept * classes // 1000, kept % classes):  # class by class; the classes in turn

@@ -1,7 +1,9 @@
 """With a predictor that tells images by their bytes: what is tested is order, rows, shards and resuming."""
 
+import dataclasses
 import json
 import pathlib
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import tensorflow as tf
 from PIL import Image
 
 from lci_tf.data.sets.folder import open_folder
-from lci_tf.data.source import PixelArray
+from lci_tf.data.source import PixelArray, StreamSource
 from lci_tf.embedding import embedding, shards
 from lci_tf.serving.unreadable import UnreadableImages
 
@@ -115,7 +117,7 @@ def test_a_shard_of_which_images_are_missing_does_not_appear(photos, tmp_path, r
     stored = shards.NumpyShards(tmp_path / "out", SHAPES)
     embedding.begin(stored.folder, WORK.protocol)
     message = refusal(embedding.embed_shard, photos, MeanGrey(), WORK, stored, 3, 10)
-    assert message == "folder all: ends at image 37 here, and not elsewhere"
+    assert message == "folder all: ends at image 37 on this machine, but not on others"
     assert stored.missing(range(4)) == [0, 1, 2, 3]
 
 
@@ -146,12 +148,67 @@ def test_what_cannot_be_reached_now_is_not_taken_for_unreadable(photos, tmp_path
     assert embedding.embed(photos, MeanGrey(), WORK, stored) == {"images": 37, "unreadable": 4}
 
 
-def test_pixels_and_streams(tmp_path):
+def test_what_is_read_at_the_second_try_has_its_features(photos, tmp_path, monkeypatch):
+    """As on a network disk that is away for a moment: the pipeline fails to read, and the next look succeeds."""
+    read, path = type(photos).read, photos.paths[25]
+
+    def fails_at_first(self, image):
+        return read(self, image if tf.executing_eagerly() else tf.where(image == path, "/away", image))
+
+    monkeypatch.setattr(type(photos), "read", fails_at_first)
+    stored = shards.NumpyShards(tmp_path / "out", SHAPES)
+    assert embedding.embed(photos, MeanGrey(), WORK, stored) == {"images": 37, "unreadable": 3}
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "embedding.npy"), EXPECTED)
+
+
+def test_pixels(tmp_path):
     pixels = np.arange(23, dtype=np.uint8)[:, None, None, None] * np.ones([1, 5, 5, 3], np.uint8)
     source = PixelArray(name="grey", split="all", count=23, pixels=pixels)
     stored = shards.NumpyShards(tmp_path / "out", SHAPES)
     assert embedding.embed(source, MeanGrey(), WORK, stored)["images"] == 23
     np.testing.assert_array_equal(read(tmp_path / "out", "npy")[0][:, 0], np.arange(23))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GreyStream(StreamSource):
+    """So many PNGs, one after the other, image i of grey i."""
+
+    total: int
+
+    def stream(self):
+        def png(i):
+            return {"image": tf.io.encode_png(tf.fill([4, 4, 3], tf.cast(i, tf.uint8)))}
+
+        return tf.data.Dataset.range(self.total).map(png)
+
+
+@pytest.mark.parametrize("count", [37, None])
+def test_a_stream_goes_on_where_it_was(tmp_path, count):
+    source = GreyStream(name="grey", split="all", count=count, total=37)
+    stored = shards.NumpyShards(tmp_path / "out", SHAPES)
+    with pytest.raises(KeyboardInterrupt):
+        embedding.embed(source, MeanGrey(fail_at=24), WORK, stored)
+    predictor = MeanGrey()
+    assert embedding.embed(source, predictor, WORK, stored) == {"images": 37, "unreadable": 0}
+    assert predictor.asked == 37 - 20
+    rows, names = read(tmp_path / "out", "npy")
+    np.testing.assert_array_equal(rows[:, 0], np.arange(37))
+    assert names == [f"image {i} of grey all" for i in range(37)]
+
+
+def test_a_shard_is_not_held_in_memory(tmp_path):
+    def batches():
+        for i in range(32):
+            features = {"embedding": np.full([64, 4096], i, np.float32)}  # a mebibyte
+            yield shards.Rows(np.arange(64), ["a"] * 64, features, np.ones([64], bool))
+
+    stored = shards.NumpyShards(tmp_path, {"embedding": (4096,)})
+    tracemalloc.start()
+    stored.write(0, batches())
+    assert stored.finish()["images"] == 2048
+    assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
+    tracemalloc.stop()
+    np.testing.assert_array_equal(np.load(tmp_path / "embedding.npy")[:, 0], np.repeat(np.arange(32), 64))
 
 
 @pytest.mark.parametrize("gone", [(30,), (0, 1, 2, 3, 4), (12, 13, 35, 36), tuple(range(37))])

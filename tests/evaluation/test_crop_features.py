@@ -69,7 +69,7 @@ def test_images_without_labels(photos, tmp_path):
     assert found.labels is None and len(found.numbers) == 6
 
 
-def test_what_cannot_be_used_is_told_in_one_line(photos, tmp_path, refusal, monkeypatch):
+def test_what_cannot_be_used_is_reported_in_one_line(photos, tmp_path, refusal, monkeypatch):
     def diverged(crops, training):
         return {"conv5": tf.math.log(crops - 2.0)}
 
@@ -78,7 +78,7 @@ def test_what_cannot_be_used_is_told_in_one_line(photos, tmp_path, refusal, monk
     )
     for_larger = tf.keras.Sequential([tf.keras.Input([16, 16, 3]), tf.keras.layers.Conv2D(1, 3)])
     message = refusal(read, photos[0], tmp_path, lambda crops, training: {"conv5": for_larger(crops)})
-    assert message == "--crop_size=8: the network takes no images of this size"
+    assert message == "--crop_size=8: the network does not accept images of this size"
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: types.SimpleNamespace(free=1000))
-    message = "features of 6 images take another 0.0 GB for a while, and 0.0 GB are free; choose another --out_dir"
+    message = "features of 6 images take another 0.0 GB for a while, but only 0.0 GB are free; choose another --out_dir"
     assert refusal(read, photos[0], tmp_path) == f"{tmp_path / 'new'}: {message}"

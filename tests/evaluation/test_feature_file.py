@@ -42,11 +42,11 @@ def test_leaves_nothing_behind(features, tmp_path):
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_a_full_disk_is_told_in_one_line(features, rows, refusal, monkeypatch):
+def test_a_full_disk_is_reported_in_one_line(features, rows, refusal, monkeypatch):
     with pathlib.Path("/dev/full").open("wb", buffering=0) as full:
         monkeypatch.setattr(features, "_file", full)
         message = refusal(features.append, rows)
-        assert message.endswith("the features of 46 images cannot be kept there (No space left on device)")
+        assert message.endswith("the features of 46 images cannot be stored there (No space left on device)")
 
 
 def test_statistics_of_a_file_are_those_of_an_array(features, rows, monkeypatch):

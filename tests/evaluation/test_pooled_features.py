@@ -68,7 +68,7 @@ def test_unreadable_images_are_left_out(tmp_path, write_png):
     assert list(report.unreadable) == [1]
 
 
-def test_too_many_unreadable_images_are_told_in_one_line(tmp_path, write_png, refusal):
+def test_too_many_unreadable_images_are_reported_in_one_line(tmp_path, write_png, refusal):
     for name in ("cat", "dog"):
         write_png(f"{name}/1.png", 12, 12)
     (tmp_path / "cat" / "1.png").write_bytes(b"not an image")

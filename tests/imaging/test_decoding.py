@@ -2,6 +2,7 @@
 
 import io
 import struct
+import time
 import zlib
 
 import numpy as np
@@ -121,7 +122,114 @@ def test_refuses_and_says_why(kind):
     assert why in decoding.why_refused(contents)
 
 
+def test_reading_a_header_does_not_change_the_global_limit():
+    limit = Image.MAX_IMAGE_PIXELS
+    with decoding.header_of(png_of_claimed_size(30_000, 30_000)) as image:
+        assert image.size == (30_000, 30_000)
+        assert limit == Image.MAX_IMAGE_PIXELS
+
+
 def test_an_absurd_size_is_refused_by_its_header():
     """Not by failing to allocate it: the message comes from the check before decoding."""
     with pytest.raises(tf.errors.InvalidArgumentError, match="absurd image size"):
         decode(png_of_claimed_size(30_000, 30_000))
+
+
+def palette_bmp_with_a_false_header_size():
+    contents = bytearray(encoded(photograph().quantize(100), "BMP"))
+    contents[14] = 108
+    return bytes(contents)
+
+
+def with_data_broken(contents, at, by):
+    return contents[:at] + by + contents[at + len(by) :]
+
+
+GIF = encoded(photograph().quantize(64), "GIF")
+DAMAGED = {
+    "a GIF that breaks off within": GIF[: len(GIF) // 2] + b"\0\x3b",
+    "a GIF of codes that no encoder writes": with_data_broken(GIF, len(GIF) // 2, b"\xff\xff\xff\xff"),
+    "a GIF with another first byte of data": with_data_broken(GIF, 800, b"\xff"),
+    "a BMP whose palette is read at the wrong place": palette_bmp_with_a_false_header_size(),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_refuses_what_would_be_decoded_to_something_else(kind):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode(DAMAGED[kind])
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (700, 900)])
+def test_codes_of_gifs_of_all_kinds_are_valid(size):
+    """Noise fills the table of strings again and again; one colour leaves it almost empty."""
+    noise = np.random.default_rng(0).integers(0, 256, size)
+    for colours in (2, 5, 256):
+        for pixels in ((noise % colours).astype(np.uint8), np.zeros(size, np.uint8)):
+            image = Image.frombytes("P", size[::-1], pixels.tobytes())
+            image.putpalette(bytes(range(256)) * 3)
+            contents = encoded(image, "GIF", optimize=False)
+            np.testing.assert_array_equal(decode(contents), np.asarray(Image.open(io.BytesIO(contents)).convert("RGB")))
+
+
+def test_only_the_first_frame_of_a_gif_is_decoded():
+    """Each of a thousand frames would take as long as the first."""
+    frame = photograph(900, 900).quantize(2)
+    contents = encoded(frame, "GIF")
+    block = contents[contents.index(b"\x2c") : -1]
+    start = time.monotonic()
+    decode(contents)
+    alone = time.monotonic() - start
+    start = time.monotonic()
+    np.testing.assert_array_equal(decode(contents[:-1] + 1000 * block + b"\x3b"), decode(contents))
+    assert time.monotonic() - start < 10 * alone + 1
+
+
+def test_a_comment_that_speaks_of_exif_does_not_turn_the_image():
+    contents = encoded(photograph(), "JPEG", comment=exif_segment(6, "<"))
+    np.testing.assert_array_equal(decode(contents), np.asarray(Image.open(io.BytesIO(contents))))
+    both = encoded(photograph(), "JPEG", comment=exif_segment(3, "<"), exif=exif_segment(6, ">"))
+    np.testing.assert_array_equal(decode(both), np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(both)))))
+
+
+def jpeg_of_scans(scans, side=2000):
+    """A progressive JPEG whose last scan is repeated."""
+    contents = encoded(Image.new("L", (side, side), 128), "JPEG", progressive=True)
+    last = contents[contents.rindex(b"\xff\xda") : -2]
+    return contents[:-2] + scans * last + b"\xff\xd9"
+
+
+def test_a_jpeg_of_many_scans_counts_as_many_images():
+    contents = jpeg_of_scans(4000)
+    start = time.monotonic()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="absurd image size"):
+        decode(contents)
+    assert time.monotonic() - start < 2  # decoded, a minute
+    why = decoding.why_refused(contents)
+    assert why.startswith("is a JPEG of 2,000 × 2,000 pixels in 4,0") and "too long to decode" in why
+    assert decode(jpeg_of_scans(20)).shape == [2000, 2000, 3]
+
+
+def test_a_small_jpeg_of_many_scans_is_no_plain_one():
+    for scans, is_plain in ((0, True), (4000, False)):
+        try:
+            decoding.decode_plain_jpeg(tf.constant(jpeg_of_scans(scans, side=64)), 64)
+        except tf.errors.InvalidArgumentError:
+            assert not is_plain
+        else:
+            assert is_plain
+
+
+@pytest.mark.parametrize(
+    "contents, short_side, pixels",
+    [
+        (LOSSLESS["PNG"], None, 60 * 90),
+        (LOSSLESS["BMP"], 20, 60 * 90),
+        (LOSSLESS["GIF"], None, 2 * 60 * 90),
+        (LOSSLESS["JPEG"], None, 60 * 90),
+        (LOSSLESS["JPEG"], 20, 60 * 90 / 4),
+    ],
+)
+def test_what_decoding_is_worth(contents, short_side, pixels):
+    assert decoding.decoded_pixels(tf.constant(encoded(*contents)), short_side) == pixels
+    assert decoding.decoded_pixels(tf.constant(b"no image"), short_side) == 0

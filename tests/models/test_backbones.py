@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from lci_tf import models
+from lci_tf.config.names import BACKBONES
 
 # Sides of conv1…conv5.
 SIDES = {
@@ -15,7 +16,7 @@ SIDES = {
 MAPS = ("conv1", "conv2", "conv3", "conv4", "conv5")
 
 
-@pytest.fixture(scope="module", params=models.BACKBONES)
+@pytest.fixture(scope="module", params=BACKBONES)
 def narrow(request):
     """A tenth of C: its name and the model."""
     return request.param, models.classifier(request.param, classes=6, crop_size=64, width=0.1)
@@ -93,7 +94,7 @@ def test_width_rounds_to_eight(narrow):
     assert [model.output[name].shape[-1] for name in MAPS] == expected
 
 
-@pytest.mark.parametrize("backbone", models.BACKBONES)
+@pytest.mark.parametrize("backbone", BACKBONES)
 def test_mixed_precision(backbone, mixed_precision):
     model = models.classifier(backbone, classes=6, crop_size=64, width=0.1)
     outputs = model(tf.random.stateless_uniform([4, 64, 64, 3], [0, 0], -1, 1), training=True)

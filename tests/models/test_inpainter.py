@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from lci_tf import models
+from lci_tf.config import presets
 
 # The paper's table of F: kind, side of the kernel, stride, filters.
 SHALLOW = [("conv", 3, 1, 48), ("conv", 4, 2, 96), ("conv", 4, 2, 192),
@@ -14,9 +15,9 @@ def learned(model):
     return [layer for layer in model.layers if hasattr(layer, "kernel")]
 
 
-@pytest.mark.parametrize(("deep", "table"), [(False, SHALLOW), (True, DEEP)])
-def test_weights_are_those_of_the_table(deep, table):
-    model = models.inpainter(48, deep=deep)
+@pytest.mark.parametrize(("halvings", "table"), [(2, SHALLOW), (3, DEEP)])
+def test_weights_are_those_of_the_table(halvings, table):
+    model = models.inpainter(48, halvings=halvings)
     kernels, channels, parameters = [], 3, 0
     for i, (kind, side, stride, filters) in enumerate(table):
         ends = (channels, filters) if kind == "conv" else (filters, channels)
@@ -28,15 +29,16 @@ def test_weights_are_those_of_the_table(deep, table):
     assert sum(np.prod(v.shape) for v in model.trainable_weights) == parameters
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("halvings", [2, 3])
 @pytest.mark.parametrize("side", [48, 72, 96])  # of crops of 64, 96 and 128 pixels
-def test_patches_keep_their_size(side, deep):
-    assert models.inpainter(side, deep=deep, width=0.1)(tf.zeros([2, side, side, 3])).shape == [2, side, side, 3]
+def test_patches_keep_their_size(side, halvings):
+    made = models.inpainter(side, halvings, width=0.1)(tf.zeros([2, side, side, 3]))
+    assert made.shape == [2, side, side, 3]
 
 
-@pytest.mark.parametrize(("deep", "table"), [(False, SHALLOW), (True, DEEP)])
-def test_equals_elementary_operations(deep, table):
-    model = models.inpainter(16, deep=deep, width=0.1)
+@pytest.mark.parametrize(("halvings", "table"), [(2, SHALLOW), (3, DEEP)])
+def test_equals_elementary_operations(halvings, table):
+    model = models.inpainter(16, halvings=halvings, width=0.1)
     rng = np.random.default_rng(0)
     for weight in model.weights:
         draw = rng.uniform(0.5, 2, weight.shape) if "variance" in weight.name else rng.normal(0, 0.2, weight.shape)
@@ -61,8 +63,30 @@ def test_equals_elementary_operations(deep, table):
     assert next(weights, None) is None
 
 
+def out_of_sight(patch_size, halvings, border):
+    """How many pixels of the hole depend on none of the border."""
+    x = patches = tf.keras.Input([patch_size, patch_size, 1])
+    for layer in learned(models.inpainter(patch_size, halvings, width=0.1)):
+        same = type(layer)(1, layer.kernel_size, layer.strides, "same", use_bias=False, kernel_initializer="ones")
+        x = same(x)  # all weights positive: whatever can be reached is above 0
+    erased = np.ones([1, patch_size, patch_size, 1], np.float32)
+    erased[:, border:-border, border:-border] = 0
+    return int((tf.keras.Model(patches, x)(erased).numpy() == 0).sum())
+
+
+@pytest.mark.parametrize("dataset", ["stl10", "celeb_a", "imagenet2012", "folder"])
+@pytest.mark.parametrize("crop_size", [None, 32, 48, 96, 224])
+def test_presets_have_an_inpainter_that_sees_across_the_hole(dataset, crop_size):
+    settings = presets.resolve(dataset, {"crop_size": crop_size} if crop_size else {})
+    assert out_of_sight(settings.patch_size, settings.inpainter_halvings, settings.border) == 0
+
+
+def test_the_papers_inpainter_does_not_see_across_the_hole():
+    assert out_of_sight(48, 2, border=2) == 24**2
+
+
 def test_names():
-    names = [layer.name for layer in learned(models.inpainter(48, deep=True, width=0.1))]
+    names = [layer.name for layer in learned(models.inpainter(48, halvings=3, width=0.1))]
     assert names == ["conv1", "conv2", "conv3", "conv4", "deconv1", "deconv2", "deconv3", "deconv4"]
 
 
@@ -88,6 +112,6 @@ def test_replicas_share_statistics_if_asked(two_replicas, sync_bn):
 
 
 def test_mixed_precision(mixed_precision):
-    model = models.inpainter(16, deep=True, width=0.1)
+    model = models.inpainter(16, halvings=3, width=0.1)
     assert model.get_layer("conv2").compute_dtype == mixed_precision
     assert model(tf.zeros([2, 16, 16, 3]), training=True).dtype == tf.float32

@@ -13,9 +13,9 @@ def learned(model):
     return [layer for layer in model.layers if hasattr(layer, "kernel")]
 
 
-@pytest.mark.parametrize(("deep", "table"), [(False, SHALLOW), (True, DEEP)])
-def test_weights_are_those_of_the_table(deep, table):
-    model = models.patch_discriminator(48, deep=deep)
+@pytest.mark.parametrize(("halvings", "table"), [(2, SHALLOW), (3, DEEP)])
+def test_weights_are_those_of_the_table(halvings, table):
+    model = models.patch_discriminator(48, halvings=halvings)
     kernels, channels = [], 6
     for side, stride, filters in table:
         kernels.append(((side, side, channels, filters), stride))
@@ -28,19 +28,19 @@ def test_weights_are_those_of_the_table(deep, table):
     assert [v.name for v in model.non_trainable_weights] == [f"{layer.name}/u:0" for layer in learned(model)]
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("halvings", [2, 3])
 @pytest.mark.parametrize("side", [48, 72, 96])  # of crops of 64, 96 and 128 pixels
-def test_a_decision_for_every_pair(side, deep):
-    model = models.patch_discriminator(side, deep=deep, width=0.1)
+def test_a_decision_for_every_pair(side, halvings):
+    model = models.patch_discriminator(side, halvings=halvings, width=0.1)
     assert model(tf.zeros([2, side, side, 6])).shape == [2, 1]
     *_, last = [layer for layer in model.layers if len(layer.output.shape) == 4]
-    assert last.output.shape[1] == last.output.shape[2] == side // (8 if deep else 4)
+    assert last.output.shape[1] == last.output.shape[2] == side // (2**halvings)
 
 
 @pytest.mark.parametrize("pooling", ["average", "sum"])
-@pytest.mark.parametrize(("deep", "table"), [(False, SHALLOW), (True, DEEP)])
-def test_equals_elementary_operations(deep, table, pooling):
-    model = models.patch_discriminator(16, deep=deep, width=0.1, pooling=pooling)
+@pytest.mark.parametrize(("halvings", "table"), [(2, SHALLOW), (3, DEEP)])
+def test_equals_elementary_operations(halvings, table, pooling):
+    model = models.patch_discriminator(16, halvings=halvings, width=0.1, pooling=pooling)
     rng = np.random.default_rng(0)
     for weight in model.trainable_weights:
         weight.assign(rng.normal(size=weight.shape))
@@ -63,7 +63,7 @@ def normalised(layer):
 
 
 def test_every_layer_has_norm_one_after_fifty_steps_on_fixed_weights():
-    model = models.patch_discriminator(8, deep=True)
+    model = models.patch_discriminator(8, halvings=3)
     rng = np.random.default_rng(4)  # of other kernels the two largest may be so close that it takes longer
     for layer in learned(model):
         layer.kernel.assign(rng.uniform(-0.1, 0.1, layer.kernel.shape))
@@ -82,6 +82,6 @@ def test_unknown_pooling_is_refused():
 
 
 def test_mixed_precision(mixed_precision):
-    model = models.patch_discriminator(16, deep=True, width=0.1)
+    model = models.patch_discriminator(16, halvings=3, width=0.1)
     assert model.get_layer("conv2").output.dtype.name == mixed_precision
     assert model(tf.zeros([2, 16, 16, 6]), training=True).dtype == tf.float32

@@ -23,7 +23,7 @@ def test_one_bin_is_the_mean():
     np.testing.assert_allclose(pool(tf.constant(feature_map), 1)[:, 0, 0], feature_map.mean(axis=(1, 2)), atol=1e-6)
 
 
-def test_a_map_smaller_than_the_grid_is_taken_as_it_is():
+def test_a_map_smaller_than_the_grid_is_not_pooled():
     feature_map = np.random.default_rng(0).normal(size=[2, 3, 2, 3]).astype(np.float32)
     np.testing.assert_allclose(pool(tf.constant(feature_map), 4), feature_map)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lci_tf.plotting import curves
-from lci_tf.runs.run import Run
+from lci_tf.runs import Run
 
 
 def logged(count, seed=0, every=20):
@@ -49,7 +49,7 @@ def test_every_kind_of_number_has_a_panel_with_what_was_logged():
     assert knn5.get_color() == conv5.get_color() != conv1.get_color() and knn5.get_linestyle() == "--"
 
 
-def test_labels_stand_beside_the_ends_of_their_lines_and_apart():
+def test_labels_are_at_the_ends_of_their_lines_and_do_not_overlap():
     records = [{"step": step, **{f"accuracy/{name}": 0.5 + i / 1e4 for i, name in enumerate("abcdef")}}
                for step in (1, 2)]  # fmt: skip
     (axes,) = curves.curves({"run": [*records, {"step": 3, "accuracy/z": 0.9}]}).axes
@@ -82,10 +82,37 @@ def test_several_runs_have_a_colour_each_and_every_number_a_panel():
     figure.draw_without_rendering()  # there is room for all of it
 
 
+def test_identity_is_one_panel_whether_patches_were_autoencoded_or_not():
+    """And its title fits, as the step is told once for all panels."""
+    renamed = [
+        {name.replace("identity_untouched", "identity"): value for name, value in record.items()}
+        for record in logged(3, seed=1)
+    ]
+    runs = {"both": logged(3), "not autoencoded": renamed, "without C": [{"step": 20, "loss/discriminator": 1.0}]}
+    figure = curves.curves(runs)
+    identity = panels_of(figure)["accuracy of C, identity (%)"]
+    assert [line.get_label() for line in identity.lines] == list(runs)
+    assert len({line.get_color() for line in identity.lines}) == 3
+    np.testing.assert_allclose(identity.lines[1].get_ydata(), 100 * values(renamed, "accuracy/identity")[1])
+    figure.draw_without_rendering()
+    right = figure.bbox.width
+    assert all(axes.get_tightbbox().x1 <= right for axes in figure.axes)
+    assert figure.get_supxlabel() == "step" and not any(axes.get_xlabel() for axes in figure.axes)
+
+
+def test_long_titles_are_written_smaller():
+    long = f"accuracy/{'a_transformation_with_a_very_long_name' * 2}"
+    runs = {name: [{"step": step, "accuracy/lci": 0.5, long: 0.5} for step in (1, 2)] for name in ("one", "two")}
+    figure = curves.curves(runs)
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        assert axes.get_tightbbox().x1 <= figure.bbox.width
+
+
 def test_numbers_that_are_missing_leave_their_panel_out(refusal):
     panels = panels_of(curves.curves({"run": [{"step": 5, "loss/discriminator": 1.0}]}))
     assert list(panels) == ["hinge losses"]
-    assert refusal(curves.curves, {"run": []}) == "metrics.jsonl: has no losses and no accuracies yet"
+    assert refusal(curves.curves, {"run": []}) == "metrics.jsonl: has no losses or accuracies yet"
 
 
 @pytest.mark.parametrize("count", [1, 2, 25, 400])
@@ -97,7 +124,7 @@ def test_smoothing_keeps_lines_straight_in_the_middle_and_constants_everywhere(c
         np.testing.assert_allclose(curves.smoothed(straight)[inner], straight[inner])
 
 
-def test_what_is_not_finite_is_a_gap_in_the_line_alone(tmp_path):
+def test_values_that_are_not_finite_are_gaps_in_the_line(tmp_path):
     run = Run(tmp_path)
     for step in range(1, 101):
         run.log(step, {"loss/classifier": float("inf") if step == 50 else 1.0})

@@ -91,7 +91,7 @@ def test_patches_have_a_row_for_each_stage():
     np.testing.assert_array_equal([p for *_, p in tiles(figure)], [*images(8)[:6], *images(8, seed=1)[:6]])
 
 
-def test_the_mean_image_stands_beside_its_patches():
+def test_the_mean_image_is_next_to_its_patches():
     mean = images(1, 32)[0]
     places = [(0, 0), (0, 24), (10, 12), (24, 3)]
     figure = panels.mean_image(mean, places, patch_size=8)
@@ -122,15 +122,18 @@ def test_files_are_of_the_kind_of_their_ending(tmp_path, ending, start):
     assert path.read_bytes().startswith(start)
 
 
-def test_neighbours_stand_behind_their_query_with_edges_that_tell_their_class():
+def test_neighbours_follow_their_query_with_edges_that_show_their_class():
     queries, found = images(2), images(6, seed=1).reshape(2, 3, 16, 16, 3)
     figure = panels.neighbours(queries, found, np.array([[True, False, True], [False, False, True]]))
     drawn = tiles(figure)
     np.testing.assert_array_equal([pixels for *_, pixels in drawn], [queries[0], *found[0], queries[1], *found[1]])
     edges = [matplotlib.colors.to_hex(patch.get_edgecolor()).upper() for patch in figure.axes[0].patches]
-    assert edges == [panels.RIGHT, panels.WRONG, panels.RIGHT, panels.WRONG, panels.WRONG, panels.RIGHT]
-    for (top, left, side), tile in zip(frames(figure), [*drawn[1:4], *drawn[5:]], strict=True):
+    assert edges[:6] == [panels.RIGHT, panels.WRONG, panels.RIGHT, panels.WRONG, panels.WRONG, panels.RIGHT]
+    for (top, left, side), tile in zip(frames(figure)[:6], [*drawn[1:4], *drawn[5:]], strict=True):
         assert top < tile[0] and left < tile[1] and side > tile[2]
+    assert edges[6:] == [panels.RIGHT, panels.WRONG]  # below, with what they mean
+    assert [text.get_text() for text in figure.axes[0].texts] == ["of the query's class", "of another class"]
+    assert all(top > max(tile[0] for tile in drawn) for top, *_ in frames(figure)[6:])
     assert not panels.neighbours(queries, found).axes[0].patches  # without labels
 
 

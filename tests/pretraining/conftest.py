@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from lci_tf.config import presets
+from lci_tf.data.draws import NOISE, key
 from lci_tf.data.source import PixelArray
 from lci_tf.pretraining import batches
 from lci_tf.pretraining.training import Plan, build
@@ -55,3 +56,9 @@ def batch_for():
         }
 
     return make
+
+
+@pytest.fixture
+def noise_seed():
+    """The seed of `tf.random.stateless_normal` for the noise of `batch_for` at step 0."""
+    return key(0, NOISE, tf.constant(0, tf.int64))

@@ -27,14 +27,14 @@ def assert_equal(one, other):
     tf.nest.map_structure(np.testing.assert_array_equal, one, other)
 
 
-def test_workers_have_together_what_one_would_have_alone(make):
+def test_workers_together_get_the_batches_of_a_single_one(make):
     shares = zip(*(taken(make(Worker(i, 2))) for i in range(2)), strict=True)
     for whole, parts in zip(taken(make()), shares, strict=True):
         assert set(whole["draws"]) == {"cut", "patch", "noise", "transform_0", "transform_1"}
         assert_equal(whole, tf.nest.map_structure(lambda *rows: np.concatenate(rows), *parts))
 
 
-def test_a_step_is_the_same_wherever_one_begins(make):
+def test_a_step_does_not_depend_on_where_the_training_started(make):
     assert_equal(taken(make(), 3)[2], taken(make(start_step=2), 1)[0])
 
 

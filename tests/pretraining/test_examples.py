@@ -4,8 +4,8 @@ import pytest
 from lci_tf.pretraining import training
 from lci_tf.pretraining.training import checkpointed
 from lci_tf.reporting import examples
+from lci_tf.runs import Run
 from lci_tf.runs.checkpoints import Checkpoints
-from lci_tf.runs.run import Run
 
 
 @pytest.mark.parametrize("margin", [8, 7, 0])

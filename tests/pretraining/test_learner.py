@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lci_tf.config import presets
+from lci_tf.config.names import TRANSFORMS
+from lci_tf.config.settings import Settings
 from lci_tf.pretraining import losses
 from lci_tf.pretraining.learner import carries_autoencoded_patch
 from lci_tf.pretraining.training import build
-from lci_tf.transforms import Transformation
-from lci_tf.transforms.cut import cut
+from lci_tf.transforms import Movement, Transformation
+from lci_tf.transforms.cut import cut, points
+from lci_tf.transforms.lookup import lookup_at
 
 
 def assert_close(values, expected, relative):
@@ -98,28 +100,6 @@ def test_c_reaches_f_through_every_image_that_has_pixels_of_f(tiny_learner, batc
         np.testing.assert_array_equal(autoencoded, carries & of_identity, err_msg=name)
 
 
-def test_f_is_given_the_border_and_noise_and_nothing_else_of_a_patch(tiny_learner, batch_for):
-    learner = tiny_learner(margin=0, noise_scale=0.5)
-    batch = batch_for(learner, size=32)
-    x, draws = batch["image"], batch["draws"]
-    patches = learner.inpaint(x, draws, training=False)
-    noise = tf.random.stateless_normal([8, 16, 16, 3], draws["noise"][0, :2]).numpy()
-    places = patches.places.numpy()
-    erased = np.stack([image[r : r + 16, c : c + 16] for image, (r, c) in zip(x.numpy(), places, strict=True)])
-    np.testing.assert_array_equal(patches.original, erased)
-    erased[:, 2:-2, 2:-2] = 0.5 * noise[:, 2:-2, 2:-2]
-    np.testing.assert_array_equal(patches.erased, erased)
-    np.testing.assert_allclose(patches.inpainted, learner.inpainter(erased), atol=1e-6)
-    np.testing.assert_allclose(patches.autoencoded, learner.inpainter(patches.original), atol=1e-6)
-
-    other = x.numpy().copy()
-    for image, (row, column) in zip(other, places, strict=True):
-        image[row + 2 : row + 14, column + 2 : column + 14] *= -1
-    again = learner.inpaint(tf.constant(other), draws, training=False)
-    np.testing.assert_array_equal(again.inpainted, patches.inpainted)
-    assert np.any(again.autoencoded != patches.autoencoded)
-
-
 @pytest.mark.parametrize("ablation, reached", [({}, True), ({"patch_autoencoding": False}, False)])
 def test_half_of_identity_and_rotated_images_carry_autoencoded_patches(tiny_learner, batch_for, ablation, reached):
     learner = tiny_learner(tilt=0.0, margin=0, transforms=("rot", "warp", "lci"), **ablation)
@@ -139,7 +119,7 @@ def test_half_of_identity_and_rotated_images_carry_autoencoded_patches(tiny_lear
     np.testing.assert_array_equal(carries_autoencoded_patch(x), [True, False] * 4)
 
 
-SUBSETS = [names for k in (1, 2, 3) for names in itertools.permutations(presets.TRANSFORMS, k)]
+SUBSETS = [names for k in (1, 2, 3) for names in itertools.permutations(TRANSFORMS, k)]
 
 
 @pytest.mark.parametrize("names", SUBSETS, ids="+".join)
@@ -165,7 +145,7 @@ def test_every_choice_and_order_of_transformations(tiny_learner, batch_for, name
     if "warp" in names:
         (warp,) = [transform for transform in learner.transforms if transform.labels == ("warp",)]
         draws = batch["draws"][f"transform_{names.index('warp')}"]
-        np.testing.assert_array_equal(of_class["warp"], warp(x, draws)[0])
+        np.testing.assert_array_equal(of_class["warp"], Movement.__call__(warp, x, draws)[0])
     if "lci" in names:
         np.testing.assert_array_equal(of_class["lci"], learner.lci.paste(x, patches.inpainted, patches.places))
     if names == ("lci",):
@@ -174,8 +154,8 @@ def test_every_choice_and_order_of_transformations(tiny_learner, batch_for, name
 
 
 @pytest.mark.parametrize("tilt", [0.0, 0.07])
-def test_every_class_is_made_with_its_margin_and_then_cut_at_a_place_of_its_own(tiny_learner, batch_for, tilt):
-    learner = tiny_learner(tilt=tilt)
+def test_every_class_is_made_with_its_margin_and_then_cut_at_a_different_place(tiny_learner, batch_for, tilt):
+    learner = tiny_learner(tilt=tilt, resample="each")
     batch = batch_for(learner)
     x, draws = batch["image"], batch["draws"]
     patches = learner.inpaint(x, draws)
@@ -190,6 +170,92 @@ def test_every_class_is_made_with_its_margin_and_then_cut_at_a_place_of_its_own(
     for label, name in enumerate(learner.labels):
         expected = cut(tf.constant(made[name]), draws["cut"][:, label], 32, tilt)
         np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
+
+
+def identity_and_lci(learner, batch):
+    """Both with their margin."""
+    patches = learner.inpaint(batch["image"], batch["draws"])
+    identity = batch["image"].numpy().copy()
+    identity[::2] = learner.lci.paste(batch["image"], patches.autoencoded, patches.places)[::2]
+    return patches, identity, learner.lci.paste(batch["image"], patches.inpainted, patches.places)
+
+
+def test_with_resample_once_every_class_is_interpolated_once_at_its_own_tilted_place(tiny_learner, batch_for):
+    learner = tiny_learner(resample="once", tilt=0.07)
+    batch = batch_for(learner)
+    x, draws = batch["image"], batch["draws"]
+    patches, identity, lci = identity_and_lci(learner, batch)
+    found = dict(zip(learner.labels, learner.transformed(x, patches, draws), strict=True))
+    tilted = draws["cut"].numpy() * np.float32([1, 1, 0, 1])  # whatever their third draw
+    for name, made in {"identity": identity, "lci": lci}.items():
+        expected = cut(tf.constant(made), tilted[:, learner.labels.index(name)], 32, 0.07)
+        np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
+    for k in (1, 2, 3):
+        np.testing.assert_array_equal(found[f"rot{90 * k}"], np.rot90(found["identity"], k, axes=(1, 2)))
+    rows, columns = points(tilted[:, learner.labels.index("warp")], 40, 32, 0.07)
+    (at,) = learner.transforms[1].move(rows, columns, draws["transform_1"])
+    np.testing.assert_allclose(found["warp"], lookup_at(x, *at), atol=1e-6)
+
+
+class Halves(Transformation):
+    labels = ("half", "quarter")
+
+    def __call__(self, images, draws):
+        assert images.shape[1] == 40, "it is given images with their margin"
+        return [images / 2, images / 4]
+
+
+def test_with_resample_once_the_users_own_images_are_tilted_by_their_cut(tiny_learner, batch_for):
+    learner = tiny_learner(resample="once", tilt=0.07, transforms=("rot", f"{__name__}:Halves"))
+    batch = batch_for(learner)
+    x, draws = batch["image"], batch["draws"]
+    found = learner.transformed(x, None, draws)
+    tilted = draws["cut"].numpy() * np.float32([1, 1, 0, 1])
+    for label, share in ((4, 2), (5, 4)):
+        np.testing.assert_allclose(found[label], cut(x / share, tilted[:, label], 32, 0.07), atol=1e-6)
+
+
+def test_the_authors_tilt_untouched_identity_images_and_turn_what_was_cut(tiny_learner, batch_for):
+    learner = tiny_learner(resample="authors", tilt=0.07)
+    batch = batch_for(learner)
+    x, draws = batch["image"], batch["draws"]
+    patches, identity, lci = identity_and_lci(learner, batch)
+    found = dict(zip(learner.labels, learner.transformed(x, patches, draws), strict=True))
+    as_theirs = draws["cut"].numpy()
+    as_theirs[:, 0, 2] = [0.9, 0.1] * 4  # every second image carries an autoencoded patch, and is not tilted
+    for name, made in {
+        "identity": identity,
+        "warp": learner.transforms[1](x, draws["transform_1"])[0],
+        "lci": lci,
+    }.items():
+        expected = cut(tf.constant(made), as_theirs[:, learner.labels.index(name)], 32, 0.07)
+        np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
+    for k in (1, 2, 3):
+        np.testing.assert_array_equal(found[f"rot{90 * k}"], np.rot90(found["identity"], k, axes=(1, 2)))
+
+
+@pytest.mark.parametrize("resample", Settings.__dataclass_fields__["resample"].metadata["choices"])
+def test_gradients_reach_f_through_the_lookup(tiny_learner, batch_for, resample):
+    """What C sees is linear in F's pixels, so that differences of any size are exact but for rounding."""
+    learner = tiny_learner(resample=resample, tilt=0.07)
+    batch = batch_for(learner)
+    x, draws = batch["image"], batch["draws"]
+    patches = learner.inpaint(x, draws)
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=[8, 32, 32, 3]).astype(np.float32) for _ in learner.labels]
+
+    def total(autoencoded, inpainted):
+        stacks = learner.transformed(x, patches._replace(autoencoded=autoencoded, inpainted=inpainted), draws)
+        return tf.add_n([tf.reduce_sum(w * stack) for w, stack in zip(weights, stacks, strict=True)])
+
+    given = [patches.autoencoded, patches.inpainted]
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        value = total(*given)
+    for i, gradient in enumerate(tape.gradient(value, given)):
+        step = rng.normal(size=gradient.shape).astype(np.float32)
+        moved = [values + step if i == j else values for j, values in enumerate(given)]
+        assert float(total(*moved) - value) == pytest.approx(np.vdot(gradient, step), rel=1e-3)
 
 
 class Forgetful(Transformation):
@@ -227,7 +293,7 @@ def test_each_class_has_its_accuracy(tiny_learner, batch_for):
     learner = tiny_learner()
     rng = np.random.default_rng(0)
     logits = rng.normal(size=[48, 6]).astype(np.float32)
-    labels = np.repeat(np.arange(6), 8).astype(np.int32)
+    labels = np.repeat(np.arange(6), 8)
     found = learner._accuracies(tf.constant(logits), tf.constant(labels))
     for label, name in enumerate(learner.labels[1:], 1):
         expected = np.mean([logits[8 * label + i].argmax() == label for i in range(8)])

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from lci_tf.runs import Run
 from lci_tf.runs import checkpoints as checkpoint_files
 from lci_tf.runs.checkpoints import Checkpoints
-from lci_tf.runs.run import Run
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_last_few_are_kept_and_found_by_tensorflow_too(run):
     assert tf.train.load_variable(prefix, "weights/.ATTRIBUTES/VARIABLE_VALUE") == 1200
 
 
-def test_training_goes_on_exactly(run):
+def test_training_resumes_exactly(run):
     def player():
         tf.keras.utils.set_random_seed(0)
         net = network()
@@ -134,7 +134,7 @@ def test_a_damaged_checkpoint_is_passed_over(run, caplog, refusal, damage):
 
 
 @pytest.mark.parametrize("damage", [None, damage_data, damage_index, lose_index])
-def test_a_write_that_was_killed_is_as_if_it_had_not_begun(run, caplog, damage):
+def test_an_interrupted_write_leaves_no_trace(run, caplog, damage):
     saved(run, [100])
     for path in list(run.checkpoints.glob("step-100.*")):
         shutil.copy(path, run.checkpoints / path.name.replace("100", "200"))
@@ -168,7 +168,7 @@ def test_saving_before_restoring_does_not_cost_what_is_there(run):
     assert restored(run) == (100, 100.0)
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told_in_one_line(run, refusal):
+def test_a_checkpoint_that_cannot_be_written_is_reported_in_one_line(run, refusal):
     checkpoints = saved(run, [100])
     (run.checkpoints / "step-200_temp").write_text("in the way")
     assert refusal(checkpoints.save, 200).startswith(f"{run.checkpoints}: the checkpoint cannot be written (")
@@ -212,7 +212,7 @@ def test_other_workers_leave_nothing_behind(run, tmp_path, monkeypatch):
 
 KILLED = """
 import sys
-from lci_tf.checkpoints import Checkpoints
+from lci_tf.runs.checkpoints import Checkpoints
 from lci_tf.runs import Run
 import tensorflow as tf
 variables = [tf.Variable(tf.zeros([250_000])) for _ in range(40)]
@@ -236,7 +236,7 @@ while True:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_goes_on_from_a_whole_checkpoint(tmp_path):
+def test_killed_at_any_moment_it_resumes_from_a_complete_checkpoint(tmp_path):
     reached = []
     for attempt in range(6):
         command = [sys.executable, "-c", KILLED, str(tmp_path / "run")]
@@ -249,7 +249,8 @@ def test_killed_at_any_moment_it_goes_on_from_a_whole_checkpoint(tmp_path):
     assert reached == sorted(reached) and reached[0] == 0 < reached[-1], reached
     best = tf.train.load_checkpoint(checkpoint_files.find_checkpoint(tmp_path / "run", which="best"))
     step = json.loads((tmp_path / "run" / "best" / "best.json").read_text())["step"]
-    assert all((best.get_tensor(k) == step).all() for k in best.get_variable_to_shape_map() if k.startswith("weights"))
+    kept = [best.get_tensor(k) for k in best.get_variable_to_shape_map() if k.startswith("weights")]
+    assert kept and all((weights == step).all() for weights in kept)
 
 
 # Weights of a trained network.
@@ -277,7 +278,7 @@ def test_weights_are_loaded_from_a_run_or_a_checkpoint(run, trained):
     assert bias(best) == bias(f"{best}.index") == ([1, 2, 3], best)
 
 
-def test_what_cannot_be_loaded_is_told_in_one_line(run, trained, tmp_path, refusal):
+def test_what_cannot_be_loaded_is_reported_in_one_line(run, trained, tmp_path, refusal):
     def message(path=run.path, which="latest", **objects):
         return refusal(lambda: checkpoint_files.load_weights(path, "--init_from", which, **objects))
 
@@ -286,6 +287,7 @@ def test_what_cannot_be_loaded_is_told_in_one_line(run, trained, tmp_path, refus
     deeper = tf.keras.Sequential([*network().layers, tf.keras.layers.Dense(2)])
     deeper.build([None, 4])
     assert message("nowhere", classifier=network()) == "--init_from=nowhere: no such run or checkpoint"
+    assert "is a file, but not a checkpoint; a run is a folder" in message(__file__, classifier=network())
     assert message(tmp_path, classifier=network()) == f"--init_from={tmp_path}: no such run or checkpoint"
     assert message(new.path, classifier=network()) == f"--init_from={new.path}: has no checkpoint yet"
     assert message(new.path, "best", classifier=network()) == f"--init_from={new.path}: has no checkpoint yet"
@@ -299,7 +301,7 @@ def test_what_cannot_be_loaded_is_told_in_one_line(run, trained, tmp_path, refus
         checkpoint_files.load_weights(run.path, classifier=tf.Module())
 
 
-def test_resuming_with_other_networks_is_told_in_one_line(run, trained, refusal):
+def test_resuming_with_other_networks_is_reported_in_one_line(run, trained, refusal):
     deeper = tf.keras.Sequential([*network().layers, tf.keras.layers.Dense(2)])
     deeper.build([None, 4])
     assert "has other shapes (" in refusal(Checkpoints(run, {"classifier": network(5)}).restore_latest)

@@ -15,9 +15,9 @@ import tensorflow as tf
 from absl import flags
 
 from lci_tf.config import presets
-from lci_tf.runs.run import Run
+from lci_tf.runs import Run
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 DEFINING = {
     "dataset": "folder",
     "data_dir": ["images"],
@@ -26,7 +26,7 @@ DEFINING = {
     "border": 2,
     "learning_rate": 3e-4,
     "transforms": ("rot", "lci"),
-    "deep_inpainter": False,
+    "adversarial_cosine": False,
 }
 
 
@@ -38,7 +38,7 @@ def run(tmp_path):
 
 
 def test_importing_does_not_import_tensorflow():
-    code = "import lci_tf.runs.run, lci_tf.pretraining.montages, sys; sys.exit('tensorflow' in sys.modules)"
+    code = "import lci_tf.runs, lci_tf.pretraining.montages, sys; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
@@ -54,7 +54,7 @@ def read_by_absl(path):
     flags.DEFINE_integer("seed", 7, "", flag_values=values)
     flags.DEFINE_integer("border", 7, "", flag_values=values)
     flags.DEFINE_float("learning_rate", 7, "", flag_values=values)
-    flags.DEFINE_boolean("deep_inpainter", True, "", flag_values=values)
+    flags.DEFINE_boolean("adversarial_cosine", True, "", flag_values=values)
     flags.DEFINE_boolean("normalise", False, "", flag_values=values)
     assert values(["train", f"--flagfile={path}"]) == ["train"]
     return {name: values[name].value for name in values}
@@ -113,16 +113,23 @@ def test_a_run_is_taken_up_by_the_same_flags_only(tmp_path, refusal):
     assert Run(path).flags()["border"] == "2"
     assert "(no --seed)" in refusal(Run(path).begin, {**DEFINING, "seed": None})
     assert "--border=3" in refusal(lambda: Run(path).begin({**DEFINING, "border": 3}, is_chief=False))
+    longer = refusal(Run(path).begin, {**DEFINING, "steps": 70})
+    assert longer.endswith(f"or to continue from its weights, another --run_dir and --init_from={path}")
 
 
-def test_flags_of_a_command_that_failed_before_its_training_bind_nobody(tmp_path):
+def test_a_file_is_no_run(tmp_path, refusal):
+    (tmp_path / "run").write_text("")
+    assert refusal(Run(tmp_path / "run").begin, DEFINING) == f"--run_dir={tmp_path}/run: is a file; a run is a folder"
+
+
+def test_flags_of_a_command_that_failed_before_training_do_not_count(tmp_path):
     path = tmp_path / "run"
     Run(path).begin({**DEFINING, "init_from": "/runs/tpyo"})
     assert Run(path).begin({**DEFINING, "init_from": "/runs/typo"}) is False
     assert Run(path).flags()["init_from"] == "/runs/typo"
 
 
-def test_a_run_from_before_a_setting_has_its_preset_and_goes_on(tmp_path, refusal):
+def test_a_run_made_before_a_setting_existed_has_its_preset_and_resumes(tmp_path, refusal):
     settings = dataclasses.asdict(presets.resolve("stl10", {"crop_size": 96, "border": 3}))
     before = {name: value for name, value in settings.items() if name not in ("tiles", "seam")}
     run = Run(tmp_path / "run")
@@ -133,10 +140,10 @@ def test_a_run_from_before_a_setting_has_its_preset_and_goes_on(tmp_path, refusa
     assert "--seam=6, not --seam=8" in refusal(run.begin, {**settings, "seam": 8, "dataset": "stl10"})
     assert Run(run.path).begin({**settings, "dataset": "stl10"}) is True
     Run(tmp_path / "other").begin(before)
-    assert "has no --dataset; it is of another version" in refusal(Run(tmp_path / "other").settings)
+    assert "has no --dataset; it was written by another version" in refusal(Run(tmp_path / "other").settings)
 
 
-def test_a_moved_run_goes_on_where_it_is(tmp_path):
+def test_a_moved_run_is_resumed_in_its_new_place(tmp_path):
     Run(tmp_path / "old").begin(DEFINING)
     Run(tmp_path / "old").describe({})
     (tmp_path / "old").rename(tmp_path / "new")
@@ -146,15 +153,13 @@ def test_a_moved_run_goes_on_where_it_is(tmp_path):
 
 
 def test_a_bucket_is_refused(refusal):
-    assert (
-        refusal(Run, "gs://bucket/run") == "--run_dir=gs://bucket/run: a run is kept in a folder, and not in a bucket"
-    )
+    assert refusal(Run, "gs://bucket/run") == "--run_dir=gs://bucket/run: must be a local folder, not in a bucket"
 
 
 def test_a_directory_with_something_else_in_it_is_refused(tmp_path, refusal):
     (tmp_path / "thesis.tex").write_text("Chapter 1")
     message = refusal(Run(tmp_path).begin, DEFINING)
-    assert message.startswith(f"--run_dir={tmp_path}: is not a run, for it has thesis.tex but no run.flags")
+    assert message.startswith(f"--run_dir={tmp_path}: is not a run, as it has thesis.tex but no run.flags")
     assert os.listdir(tmp_path) == ["thesis.tex"]  # noqa: PTH208
 
 

@@ -7,8 +7,7 @@ import tensorflow as tf
 from lci_tf import models
 from lci_tf.config import presets
 from lci_tf.imaging import images
-from lci_tf.runs import checkpoints, trained
-from lci_tf.runs.run import Run
+from lci_tf.runs import Run, checkpoints, trained
 
 LABELS = ["identity", "rot90"]
 
@@ -55,12 +54,12 @@ def test_a_random_network_like_that_of_a_run(run, x):
     assert np.abs(first - other).max() > 0
 
 
-def test_batch_norm_settles():
+def test_batch_norm_is_calibrated():
     model = trained.random("alexnet_small", width=0.1)
     seen = tf.random.stateless_uniform([8, 32, 32, 3], [0, 1], -1.0, 1.0)
     by_batch = model.maps(seen, training=True)["conv1"]
     assert np.abs(model.maps(seen, training=False)["conv1"] - by_batch).max() > 1
-    trained.settle(model, [seen] * trained.BATCHES_SEEN)
+    trained.calibrate_batch_norm(model, [seen] * trained.BATCHES_SEEN)
     assert np.abs(model.maps(seen, training=False)["conv1"] - by_batch).max() < 0.1
 
 
@@ -117,12 +116,12 @@ def test_a_saved_model(tmp_path, x, refusal):
 def test_what_is_no_network(tmp_path, run, refusal):
     assert refusal(trained.from_file, tmp_path / "none").endswith("no such file or folder")
     (tmp_path / "text.keras").write_text("hello")
-    assert "is neither a Keras model nor a SavedModel" in refusal(trained.from_file, tmp_path / "text.keras")
-    assert "is neither a Keras model nor a SavedModel" in refusal(trained.from_file, tmp_path)
+    assert "cannot be read as a Keras model or a SavedModel" in refusal(trained.from_file, tmp_path / "text.keras")
+    assert "cannot be read as a Keras model or a SavedModel" in refusal(trained.from_file, tmp_path)
     empty = Run(tmp_path / "empty")
     empty.begin({})
     assert refusal(trained.from_run, empty.path).endswith("has no checkpoint yet")
     lost = tmp_path / "step-1"
     for path in (run[0].path / "checkpoints").glob("step-7*"):
         (tmp_path / path.name.replace("step-7", "step-1")).write_bytes(path.read_bytes())
-    assert "is not within a run" in refusal(trained.from_run, lost)
+    assert "is not in a run directory" in refusal(trained.from_run, lost)

@@ -16,8 +16,7 @@ from PIL import Image
 
 from lci_tf import models
 from lci_tf.config import presets
-from lci_tf.runs import checkpoints, trained
-from lci_tf.runs.run import Run
+from lci_tf.runs import Run, checkpoints, trained
 from lci_tf.serving.export import exporting
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -253,7 +253,9 @@ class Rest(http.server.BaseHTTPRequestHandler):
             self._fill(request, json.loads(body))
         except json.JSONDecodeError as error:
             raise Refused("INVALID_ARGUMENT", f"JSON Parse error: {error.msg} at offset: {error.pos}") from error
-        outputs = {name: value.tolist() for name, value in self.models.predict(request, len(body)).items()}
+        outputs = self.models.predict(request, len(body))
+        text = {name: value.astype(str) for name, value in outputs.items() if value.dtype == object}
+        outputs = {name: value.tolist() for name, value in {**outputs, **text}.items()}
         if len(outputs) == 1:
             return {"predictions": next(iter(outputs.values()))}
         return {"predictions": [dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)]}

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 
-from lci_tf.serving.client import client
+from lci_tf.serving import client
 
 ROOT = pathlib.Path(__file__).parents[2]
 NEEDED = ("bash", "basename", "cat", "cut", "dirname", "env", "getconf", "mkdir", "mktemp", "sed")
@@ -73,6 +73,7 @@ def batching(path):
 def test_by_the_binary(machine, export_dir):
     result, called = machine(export_dir.name, has=["tensorflow_model_server", "docker"], cwd=export_dir.parent)
     assert result.returncode == 0 and "Serving version 10 of" in result.stderr
+    assert "on all addresses of this machine" in result.stderr  # it has no flag for another
     config = export_dir / ".serving"
     assert called == [
         "tensorflow_model_server",
@@ -103,8 +104,8 @@ def test_by_docker(machine, export_dir):
         "docker",
         "run",
         "--rm",
-        "--publish=9000:8500",
-        "--publish=9001:8501",
+        "--publish=127.0.0.1:9000:8500",
+        "--publish=127.0.0.1:9001:8501",
         f"--mount=type=bind,source={export_dir},target=/models/photos,readonly",
         f"--mount=type=bind,source={export_dir}/.serving,target=/config,readonly",
         "mine",
@@ -112,6 +113,21 @@ def test_by_docker(machine, export_dir):
     assert "--model_config_file=/config/models.config" in called
     model = models(export_dir / ".serving" / "models.config")
     assert (model.name, model.base_path) == ("photos", "/models/photos")
+
+
+def test_the_address_that_docker_publishes_at(machine, export_dir):
+    has = ["tensorflow_model_server", "docker"]
+    result, called = machine(str(export_dir), "--host=192.168.0.7", has=has)
+    assert called[0] == "docker" and "--publish=192.168.0.7:8500:8500" in called
+    assert "gRPC at 192.168.0.7:8500" in result.stderr
+    result, called = machine(str(export_dir), "--host=0.0.0.0", has=has)
+    assert called[0] == "tensorflow_model_server"  # for it listens there
+
+
+def test_an_address_that_the_binary_cannot_keep_to_is_refused(machine, export_dir):
+    result, called = machine(str(export_dir), "--host=127.0.0.1", has=["tensorflow_model_server"])
+    assert result.returncode == 2 and called is None and result.stderr.count("\n") == 1
+    assert "--host=127.0.0.1: needs Docker" in result.stderr and "listens on all addresses" in result.stderr
 
 
 def test_without_either(machine, export_dir):
@@ -125,13 +141,19 @@ def test_without_either(machine, export_dir):
 
 def test_mistakes(machine, export_dir, tmp_path):
     (tmp_path / "empty").mkdir()
+    (tmp_path / "run" / "export").mkdir(parents=True)
     for arguments, message in (
         ([], "expected EXPORT_DIR [NAME]; see scripts/serve --help"),
         ([f"{tmp_path}/none"], f"{tmp_path}/none: no such folder"),
+        ([__file__], f"{__file__}: is a file; expected a folder"),
         ([f"{tmp_path}/empty"], f"{tmp_path}/empty: has no exported version, a folder whose name is a number (see "),
-        ([f"{export_dir}/9"], f"{export_dir}/9: is a version; give the folder above it"),
+        (
+            [f"{tmp_path}/run"],
+            f"{tmp_path}/run: is a run or the folder of a classifier; its exports are in {tmp_path}/run/e",
+        ),
+        ([f"{export_dir}/9"], f"{export_dir}/9: is a single version; give the folder above it"),
         ([str(export_dir), "a/b"], "a/b: a model's name has letters"),
-        ([str(export_dir), "--batch=1"], "what is '--batch=1'? See scripts/serve --help"),
+        ([str(export_dir), "--batch=1"], "unexpected argument '--batch=1'; see scripts/serve --help"),
     ):
         result, called = machine(*arguments, has=["tensorflow_model_server"])
         assert result.returncode == 2 and called is None and result.stdout == ""

@@ -85,18 +85,18 @@ def test_a_users_transformation_is_imported(users_module):
     np.testing.assert_array_equal(created[1](images, np.zeros([2, *created[1].draws]))[0], -images)
 
 
-def test_a_users_transformation_may_be_made_of_settings(users_module):
+def test_a_users_transformation_may_be_created_from_settings(users_module):
     (created,) = transforms.create(("my_transforms:OfSettings",), SETTINGS, 50)
     assert created.strength == 5.0
 
 
 MISTAKES = {
-    "no_such_module:Negative": "there is no module no_such_module",
-    "my_transforms.sub:Negative": "there is no module my_transforms.sub",
+    "no_such_module:Negative": "no module no_such_module",
+    "my_transforms.sub:Negative": "no module my_transforms.sub",
     "my_transforms:Positive": "module my_transforms has no Positive",
     "my_transforms:Stranger": "is not a subclass of lci_tf.transforms.Transformation",
     "my_transforms:function": "is not a subclass of lci_tf.transforms.Transformation",
-    "my_transforms:NeedsArguments": "cannot be made without arguments",
+    "my_transforms:NeedsArguments": "needs arguments",
     "my_transforms:Unfinished": "has no __call__",
     "my_transforms:Nameless": "has no labels",
     "my_transforms:": "unknown; expected",

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.interpolate import RBFInterpolator
 
 from lci_tf.data.sets import synthetic
-from lci_tf.transforms import spline
+from lci_tf.transforms import Movement
+from lci_tf.transforms.cut import points
 from lci_tf.transforms.warp import PolyharmonicWarp, Warp, _flow_of_unit_shifts
 
 
@@ -43,12 +45,6 @@ def test_equals_tensorflow_addons(rng, scenes, size, grid):
     np.testing.assert_allclose(ours, theirs(tf.float64), atol=1e-4)
 
 
-def test_equals_the_spline_where_there_are_no_addons(rng, scenes):
-    points, shifts = grid_points(96, 4, 4), random_shifts(rng, 96, 4)
-    theirs = spline.warp_by_thin_plate(scenes, *(tf.cast(a, tf.float32) for a in (points + shifts, points)))
-    np.testing.assert_allclose(PolyharmonicWarp(4).warp(scenes, shifts.astype(np.float32)), theirs, atol=1e-4)
-
-
 def test_control_points_show_what_was_at_their_shifted_places(rng):
     """Of an image that shows its own coordinates, not square."""
     rows, columns = np.meshgrid(np.arange(33), np.arange(65), indexing="ij")
@@ -66,14 +62,13 @@ def test_no_shift_is_the_identity(scenes):
 
 @pytest.mark.parametrize("random_points", [False, True])
 def test_the_transformation_is_a_function_of_its_draws(rng, scenes, everywhere, random_points):
-    tolerance = 5e-3 if random_points else 1e-4  # tensorflow-addons solves its system in float32
     scenes = scenes[:, :32, :32]
     warp = Warp(4, 0.1, 32, random_points)
     draws = rng.uniform(size=[4, *warp.draws]).astype(np.float32)
-    result = everywhere(lambda x, d: warp(x, d)[0], scenes, draws, atol=tolerance)
+    result = everywhere(lambda x, d: warp(x, d)[0], scenes, draws, atol=1e-4)
     assert result.shape == scenes.shape and np.abs(result - scenes).mean() > 0.01
     reversed_batch = warp(tf.constant(scenes[::-1]), draws[::-1])[0]
-    np.testing.assert_allclose(reversed_batch[::-1], result, atol=tolerance)
+    np.testing.assert_allclose(reversed_batch[::-1], result, atol=1e-4)
 
 
 @pytest.mark.parametrize("where", ["graph", "data set"])
@@ -97,26 +92,47 @@ def test_draws_span_the_shifts(scenes):
     np.testing.assert_allclose(warp(scenes, draws + 0.5)[0], scenes, atol=1e-5)
 
 
-def test_random_points_lie_anywhere_in_the_image(rng, scenes):
-    """The authors' variant, by tensorflow-addons where it exists."""
+def test_random_points_are_anywhere_in_the_image(rng, scenes):
+    """The authors' variant; tensorflow-addons solves its system in float32."""
+    addons = pytest.importorskip("tensorflow_addons", reason="there is none for this Python")
     warp = Warp(3, 0.05, 96, random_points=True)
     assert warp.draws == (9, 4)
     draws = rng.uniform(size=[4, 9, 4]).astype(np.float32)
     points, shifts = draws[..., 2:] * 95, (2 * draws[..., :2] - 1) * 0.05 * 96
-    expected = spline.warp_by_thin_plate(scenes, points + shifts, points)
-    difference = np.abs(warp(scenes, draws)[0] - expected)
+    theirs = addons.image.sparse_image_warp(scenes, points + shifts, points)[0]
+    difference = np.abs(warp(scenes, draws)[0] - theirs)
     assert np.quantile(difference, 0.999) < 4e-3
 
 
-def test_sparse_image_warp_equals_tensorflow_addons(rng, scenes):
-    addons = pytest.importorskip("tensorflow_addons", reason="there is none for this Python")
-    points = rng.uniform(0, 95, [4, 16, 2])
-    shifts = rng.uniform(-5, 5, [4, 16, 2])
-    arguments = [tf.constant(a) for a in (scenes.astype(np.float64), points + shifts, points)]
-    theirs = addons.image.sparse_image_warp(*arguments)[0]
-    for warp in (spline.sparse_image_warp, spline.warp_by_thin_plate):
-        ours = warp(*(tf.cast(a, tf.float32) for a in arguments)).numpy()
-        assert np.quantile(np.abs(ours - theirs), 0.999) < 4e-3, warp
+def tilted_cut_in_numpy(draws, size, crop_size, tilt):
+    """Rows and columns of a tilted cut's pixels, float64 [crop, crop, 2], from its draws; see `cut.points`."""
+    angle = (2 * draws[3] - 1) * tilt * np.pi
+    cos, sin = np.cos(angle), np.sin(angle)
+    centre = (size - 1) / 2 + (draws[:2] - 0.5) * (size - crop_size * (cos + abs(sin)))
+    from_centre = np.stack(np.meshgrid(*2 * [np.arange(crop_size) - (crop_size - 1) / 2], indexing="ij"), axis=-1)
+    return centre + from_centre @ [[cos, sin], [-sin, cos]]
+
+
+@pytest.mark.parametrize("random_points", [False, True])
+def test_composed_with_a_tilted_cut_the_points_are_those_of_the_spline(rng, random_points):
+    """Of SciPy's thin plate, at the points of the cut, both in float64."""
+    warp = Warp(4, 0.1, 80, random_points)
+    draws, cuts = (rng.uniform(size=[4, *shape]).astype(np.float32) for shape in (warp.draws, (4,)))
+    rows, columns = points(cuts, 80, 64, 0.07, tf.fill([4], True))
+    ((moved_rows, moved_columns),) = warp.move(rows, columns, draws)
+    for i, (drawn, of_cut) in enumerate(zip(draws.astype(np.float64), cuts.astype(np.float64), strict=True)):
+        known = drawn[:, 2:] * 79 if random_points else grid_points(80, 4, 1)[0]
+        flow = RBFInterpolator(known, (2 * drawn[:, :2] - 1) * 8, kernel="thin_plate_spline")
+        at = tilted_cut_in_numpy(of_cut, 80, 64, 0.07)
+        expected = at + flow(at.reshape([-1, 2])).reshape([64, 64, 2])
+        np.testing.assert_allclose(np.stack([moved_rows[i], moved_columns[i]], axis=-1), expected, atol=1e-3)
+
+
+def test_at_its_own_pixels_it_moves_as_it_warps(rng, scenes):
+    warp = Warp(4, 0.1, 96)
+    draws = rng.uniform(size=[4, *warp.draws]).astype(np.float32)
+    difference = np.abs(Movement.__call__(warp, tf.constant(scenes), draws)[0] - warp(tf.constant(scenes), draws)[0])
+    assert np.quantile(difference, 0.999) < 1e-4
 
 
 def test_the_layer_warps_in_training_only(scenes):

@@ -1,4 +1,4 @@
-"""CelebA: images with the official attribute list, images with a CSV of attributes, or tensorflow-datasets."""
+"""CelebA, from images with the official attribute list or with a CSV of attributes, or from tensorflow-datasets."""
 
 import csv
 import pathlib
@@ -9,7 +9,7 @@ from lci_tf.data.sets import tfds_sets
 from lci_tf.data.source import ImageFiles, Splits
 from lci_tf.errors import InputError
 
-OFFICIAL_SPLITS = {"train": 0, "val": 1, "test": 2}  # in list_eval_partition.txt
+OFFICIAL_SPLITS = {"train": 0, "val": 1, "test": 2}  # their numbers in list_eval_partition.txt
 
 
 def find(data_dir: pathlib.Path | None) -> Splits:
@@ -21,11 +21,13 @@ def find(data_dir: pathlib.Path | None) -> Splits:
     tables = sorted(data_dir.glob("*attr*.csv"))
     if tables:
         return _find_csv(data_dir, tables[0])
+    if tfds_sets.may_go_to(data_dir):
+        return tfds_sets.find("celeb_a", data_dir)
     raise InputError(f"--data_dir={data_dir}: no attributes there; expected list_attr_celeba.txt or attributes.csv")
 
 
 def _find_official(data_dir, attribute_list):
-    """A count, a line of names, then a line per file with -1 or 1 for each name."""
+    """Reads list_attr_celeba.txt: a count, a line of attribute names, and for each file a line of -1 or 1 per name."""
     lines = attribute_list.read_text().splitlines()
     if len(lines) < 3:
         raise InputError(f"{attribute_list}: expected a count, a line of attribute names, and a line per image")
@@ -62,7 +64,7 @@ def _find_official(data_dir, attribute_list):
 
 
 def _read_partition(path):
-    """A line per file, with the number of its split behind it."""
+    """Reads list_eval_partition.txt: on each line, a file and the number of its split. Returns file -> number."""
     part_of = {}
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         if not line.strip():
@@ -75,7 +77,7 @@ def _read_partition(path):
 
 
 def _find_csv(data_dir, table):
-    """Columns `split` and `file`, perhaps `identity`, and one of 0 or 1 for each attribute."""
+    """Reads a CSV with columns `split`, `file`, optionally `identity`, and one of 0 or 1 for each attribute."""
     with table.open(newline="") as file:
         reader = csv.DictReader(file)
         rows, columns = list(reader), reader.fieldnames or ()
@@ -85,7 +87,7 @@ def _find_csv(data_dir, table):
     if not rows:
         raise InputError(f"{table}: lists no image")
     for number, row in enumerate(rows, start=2):
-        # What a line has too much of, the reader puts under None.
+        # The reader puts surplus values of a line under None.
         if None in row or not {row[name] for name in names} <= {"0", "1"}:
             raise InputError(f"{table}, line {number}: expected 0 or 1 for each of {len(names)} attributes")
 

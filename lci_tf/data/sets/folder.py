@@ -1,5 +1,6 @@
-"""Any folder of images: flat or nested, labelled by folder name or not labelled at all."""
+"""Any folder of images, flat or nested, labelled by subfolder or without labels."""
 
+import functools
 import os
 import pathlib
 
@@ -11,51 +12,54 @@ from lci_tf.data.source import ImageFiles, Splits
 from lci_tf.errors import InputError
 
 READ = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif"})
-# Images all the same, so they are not passed over like a text file: decoding refuses and names them.
+# Images that cannot be decoded. They are not skipped like text files, so that they are reported as unreadable.
 REFUSED = frozenset({".tif", ".tiff", ".webp", ".heic", ".heif", ".avif", ".jp2", ".jxl"})
 _IMAGES = READ | REFUSED
 SPLITS = ("train", "val", "valid", "validation", "test")
 
 
 def find(data_dir: pathlib.Path | None) -> Splits:
-    """`train/`, `val/`, `test/` where there are such folders, else everything as the split `all`."""
+    """Splits `train`, `val`, `test`, … if there are folders of these names, else all images as the split `all`."""
     if data_dir is None:
         raise InputError("--dataset=folder needs --data_dir=DIR, the folder with the images")
     if not data_dir.is_dir():
-        raise InputError(f"--data_dir={data_dir}: no such folder")
+        raise InputError(f"--data_dir={data_dir}: {files.why_no_folder(data_dir)}")
     splits = [name for name in SPLITS if (data_dir / name).is_dir()]
     if not splits:
         return {"all": lambda: open_folder(data_dir, split="all")}
-    notes = _notes_on_what_stands_beside(splits, data_dir)
-    return {name: lambda name=name: open_folder(data_dir / name, split=name, notes=notes) for name in splits}
+    notes = _notes_on_ignored_entries(splits, data_dir)
+    return {name: functools.partial(open_folder, data_dir / name, split=name, notes=notes) for name in splits}
 
 
-def _notes_on_what_stands_beside(splits, data_dir):
-    """Those who have classes `bus`, `car` and `train` should be told that the last is taken for a split."""
+def _notes_on_ignored_entries(splits, data_dir):
+    """Notes on folders and images beside the splits: of classes `bus`, `car`, `train`, the last looks like a split."""
 
     def counts(entry):
         return entry.name not in splits and not entry.name.startswith(".") and (_is_image(entry.name) or entry.is_dir())
 
-    beside = sorted(entry.name for entry in data_dir.iterdir() if counts(entry))
-    if not beside:
+    ignored = sorted(entry.name for entry in data_dir.iterdir() if counts(entry))
+    if not ignored:
         return ()
-    return (f"{data_dir}: {' and '.join(splits)} taken for splits; not looked at: {', '.join(beside[:5])}"
-            + (f" and {len(beside) - 5} more" if len(beside) > 5 else ""),)  # fmt: skip
+    return (f"{data_dir}: {' and '.join(splits)} taken for splits; ignored: {', '.join(ignored[:5])}"
+            + (f" and {len(ignored) - 5} more" if len(ignored) > 5 else ""),)  # fmt: skip
 
 
 def open_folder(folder: pathlib.Path, split: str, name: str = "folder", notes: tuple[str, ...] = ()) -> ImageFiles:
-    """All images below `folder`.
+    """Opens all images below `folder`.
 
-    If every image lies in one of two or more subfolders, the subfolder (the first level below `folder`) is its
-    class. Otherwise there are no labels.
+    If all images are in two or more subfolders, the class of an image is its subfolder (the first level below
+    `folder`). Otherwise there are no labels.
     """
-    paths, others = list_images(folder)
+    paths, others, unreadable = list_images(folder)
     if not paths:
         found = f"{len(others)} other files, such as {others[0]}" if others else "nothing"
         raise InputError(f"--data_dir: no images in {folder}; expected {', '.join(sorted(READ))}, found {found}")
     if others:
-        notes += (f"{len(others):,} files in {folder} are not images by their name and were passed over, "
+        notes += (f"{len(others):,} files in {folder} do not have names of images and were skipped, "
                   f"such as {others[0]}",)  # fmt: skip
+    if unreadable:
+        notes += (f"{len(unreadable):,} entries in {folder} are neither files nor folders, but circular links, pipes "
+                  f"or similar, and were skipped, such as {unreadable[0]}",)  # fmt: skip
     labels, names = _labels_by_folder(paths, len(str(folder)) + 1)
     return ImageFiles(
         name=name,
@@ -69,20 +73,22 @@ def open_folder(folder: pathlib.Path, split: str, name: str = "folder", notes: t
     )
 
 
-def list_images(folder: pathlib.Path) -> tuple[list[str], list[str]]:
-    """Paths of images, and of files that are none, below `folder`, each sorted.
+def list_images(folder: pathlib.Path) -> tuple[list[str], list[str], list[str]]:
+    """Sorted paths of images, of other files, and of entries that are not files, below `folder`.
 
-    No file is touched: on 300,000 files asking each for its size would take minutes on a network disk. Hidden files
-    and folders are not looked at. Links to folders are followed, but none is listed twice: a link may lead back.
+    No file is opened, nor its size read, which would take minutes for 300,000 files on a network disk. Hidden files and
+    folders are ignored. Links are followed, even out of `folder`, but no folder is listed twice: links may lead back.
     """
-    images, others = [], []
-    for name, path in _in_bucket(folder) if files.is_bucket(folder) else _below(folder):
-        (images if _is_image(name) else others).append(path)
-    return sorted(images), sorted(others)
+    images: list[str] = []
+    others: list[str] = []
+    unreadable: list[str] = []
+    for name, path, is_file in _in_bucket(folder) if files.is_bucket(folder) else _below(folder):
+        (unreadable if not is_file else images if _is_image(name) else others).append(path)
+    return sorted(images), sorted(others), sorted(unreadable)
 
 
 def _below(folder):
-    """(name, path) of every file, hidden ones aside."""
+    """(name, path, whether it is a file) of everything below a folder but hidden entries and folders themselves."""
     folders, seen = [str(folder)], set()
     while folders:
         path = folders.pop()
@@ -94,14 +100,36 @@ def _below(folder):
             for entry in entries:
                 if entry.name.startswith("."):
                     continue
-                if entry.is_dir():
+                if _is_folder(entry):
                     folders.append(entry.path)
                 else:
-                    yield entry.name, entry.path
+                    yield entry.name, entry.path, _is_file(entry)
+
+
+def _is_folder(entry):
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _is_file(entry):
+    """Excludes pipes, for example, which would block. Broken links count, so that the missing file is reported."""
+    try:
+        return entry.is_file() or (entry.is_symlink() and not _exists(entry))
+    except OSError:
+        return False
+
+
+def _exists(entry):
+    try:
+        return bool(entry.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _in_bucket(folder):
-    """The same of a bucket, where asking whether a name is a folder's takes as long as reading a file."""
+    """The same for a bucket, where checking whether a name is a folder takes as long as reading a file."""
     folders = [str(folder)]
     while folders:
         place = folders.pop()
@@ -112,7 +140,7 @@ def _in_bucket(folder):
             if name.endswith("/") or (not _is_image(name) and tf.io.gfile.isdir(path)):
                 folders.append(path)
             else:
-                yield name, path
+                yield name, path, True
 
 
 def _is_image(name):

@@ -1,5 +1,6 @@
-"""STL-10: the official binaries, class folders, or tensorflow-datasets."""
+"""STL-10, from the official binaries, class folders, or tensorflow-datasets."""
 
+import functools
 import pathlib
 
 import numpy as np
@@ -23,7 +24,7 @@ def find(data_dir: pathlib.Path | None) -> Splits:
     splits = _find_class_folders(data_dir)
     if splits:
         return splits
-    if tfds_sets.is_prepared("stl10", data_dir):
+    if tfds_sets.is_prepared("stl10", data_dir) or tfds_sets.may_go_to(data_dir):
         return tfds_sets.find("stl10", data_dir)
     raise InputError(
         f"--data_dir={data_dir}: no STL-10 there; expected the official binaries (unlabeled_X.bin, train_X.bin, "
@@ -33,11 +34,11 @@ def find(data_dir: pathlib.Path | None) -> Splits:
 
 def _find_binaries(place: pathlib.Path) -> Splits:
     files = {"unlabelled": "unlabeled_X.bin", "train": "train_X.bin", "test": "test_X.bin"}
-    return {s: lambda s=s: open_binary(place, s) for s, file in files.items() if (place / file).is_file()}
+    return {s: functools.partial(open_binary, place, s) for s, file in files.items() if (place / file).is_file()}
 
 
 def open_binary(place: pathlib.Path, split: str) -> PixelArray:
-    """Images are stored one behind the other: all of red, of green, of blue, each column by column."""
+    """Reads one split. The file has image after image: all red values, all green, all blue, each column by column."""
     if split == "unlabelled":
         images, labels = place / "unlabeled_X.bin", None
     else:
@@ -47,7 +48,7 @@ def open_binary(place: pathlib.Path, split: str) -> PixelArray:
         raise InputError(f"{images}: {size:,} bytes is not a whole number of 96×96 images; is the file truncated?")
     pixels = np.memmap(images, np.uint8, mode="r").reshape(-1, 3, SIDE, SIDE)
     if labels is not None and len(labels) != len(pixels):
-        raise InputError(f"{images} has {len(pixels):,} images, and {split}_y.bin {len(labels):,} labels")
+        raise InputError(f"{images} has {len(pixels):,} images, but {split}_y.bin has {len(labels):,} labels")
     return PixelArray(
         name="stl10",
         split=split,
@@ -62,7 +63,7 @@ def open_binary(place: pathlib.Path, split: str) -> PixelArray:
 
 def _read_labels(path):
     if not path.is_file():
-        raise InputError(f"{path}: no such file; the labels belong beside the images")
+        raise InputError(f"{path}: no such file; the labels belong next to the images")
     labels = np.fromfile(path, np.uint8).astype(np.int64)
     if labels.size and not (labels.min() >= 1 and labels.max() <= len(CLASSES)):
         raise InputError(f"{path}: labels are {labels.min()}…{labels.max()}; STL-10's are 1…10")
@@ -70,14 +71,14 @@ def _read_labels(path):
 
 
 def read_folds(place: pathlib.Path) -> list[np.ndarray]:
-    """The ten official folds of the training split, as image numbers from 0, from `fold_indices.txt`."""
+    """The ten official folds of the training split from `fold_indices.txt`: int64 arrays of image indices from 0."""
     path = place / "fold_indices.txt"
     if not path.is_file():
         raise InputError(f"{path}: no such file; it comes with the official binaries")
     try:
         return [np.array(line.split(), np.int64) for line in path.read_text().splitlines() if line.strip()]
     except ValueError as error:
-        raise InputError(f"{path}: expected a line of image numbers per fold ({error})") from None
+        raise InputError(f"{path}: expected a line of image indices per fold ({error})") from None
 
 
 def _find_class_folders(data_dir):

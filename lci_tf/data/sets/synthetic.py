@@ -1,11 +1,11 @@
-"""A data set that the program draws itself: balls in a landscape, six of them arranged in one of ten ways.
+"""A data set that the program draws itself: landscapes with balls, six of which form one of ten arrangements.
 
-It is for trying things out: nothing to download, seconds to make. Sky, ground, light and shadow give every scene an up
-and a down. All classes share their colours, sizes, parts and textures, and differ only in how the whole is arranged:
-so features that see global arrangement have something to learn here, and a linear probe has something to measure.
+It is for trying things out: there is nothing to download, and drawing it takes seconds. Sky, ground, light and shadow
+give every scene an up and a down. All classes share their colours, sizes, parts and textures, and differ only in the
+arrangement of the whole: features of the global arrangement can be learned here, and measured by a linear probe.
 
-The figure's balls are of one hue, and smaller ones of another hue float about, whatever the class: an eye tells them
-apart at once, while the mere amount of ball and edge in a place says little about the class.
+The balls of the arrangement have one hue; smaller balls of another hue float around in every class. People tell them
+apart at once, but the mere amount of ball or edge at a place says little about the class.
 """
 
 import functools
@@ -22,14 +22,14 @@ from lci_tf.errors import InputError
 SIDE = scenes.SIDE
 _COUNTS = {"train": 5000, "test": 1000}
 _SEEDS = {"train": 1, "test": 2}
-_IMAGES_PER_CHUNK = 125  # small enough for the processor's caches
+_IMAGES_PER_CHUNK = 125  # few enough for the processor's caches
 _LOOSE_BALLS = 15
 
-# One diameter up, and the height of a ball that rests between two others.
+# In diameters: a ball on top of another, and a ball that rests between two others.
 _UP, _REST = 1, np.sqrt(0.75)
 
-# Where the six balls are, (to the right, upwards), in diameters. Neighbours are one diameter apart in every
-# arrangement. Each is symmetric, because training mirrors images, and that must not turn a class into another.
+# Positions of the six balls, (right, up), in diameters. In every arrangement, neighbours are one diameter apart. All
+# are symmetric, because training mirrors images, which must not turn one class into another.
 _ARRANGEMENTS = {
     "pyramid": [(-1, 0), (0, 0), (1, 0), (-0.5, _REST), (0.5, _REST), (0, 2 * _REST)],
     "funnel": [(-1, 0), (0, 0), (1, 0), (-0.5, -_REST), (0.5, -_REST), (0, -2 * _REST)],
@@ -46,7 +46,7 @@ CLASSES = tuple(_ARRANGEMENTS)
 
 
 def _centred(slots):
-    """Relative to the middle of the whole, and from below upwards, as the balls are painted."""
+    """Positions relative to the centre of the arrangement, from the lowest to the highest, the order of painting."""
     slots = np.array(sorted(slots, key=lambda slot: slot[1]))
     return slots - (slots.min(0) + slots.max(0)) / 2
 
@@ -58,8 +58,8 @@ def draw(labels: np.ndarray, seed: int) -> np.ndarray:
     """Draws a scene for each label.
 
     Args:
-      labels: integers [n], numbers in `CLASSES`.
-      seed: of everything else. Image i depends on the seed, on i and on its own label, not on the other labels.
+      labels: integers [n], indices into `CLASSES`.
+      seed: random seed for everything else. Image i depends on the seed, i and its own label, not on other labels.
 
     Returns:
       uint8 [n, 96, 96, 3].
@@ -81,7 +81,7 @@ def draw(labels: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _figure(slots, hue, dice):
-    """Balls in the slots [n, 6, 2], leaning a little; the middle of the whole is near the middle of the image."""
+    """The arrangement: balls at `slots` [n, 6, 2], slightly tilted, centred near the middle of the image."""
     balls = slots.shape[1]
     slots = slots + dice.uniform(-0.07, 0.07, balls, 2)
     lean = dice.uniform(-0.22, 0.22, 1)
@@ -108,7 +108,7 @@ def _loose_balls(hue, dice):
 
 
 def _looks(hue, balls, dice):
-    """Colours around a hue [n, 1], light and dark, and textures: as many balls of each, in random places."""
+    """Colours around a hue [n, 1], light and dark, and textures, each on the same number of balls, in random order."""
     lightness = dice.uniform(0.45, 0.88, balls)
     # Light marks on dark balls, dark marks on light ones.
     mark_lightness = np.where(lightness < 0.68, np.float32(0.94), np.float32(0.42))
@@ -136,5 +136,6 @@ def _open(split: str) -> PixelArray:
 
 def find(data_dir: pathlib.Path | None) -> Splits:
     if data_dir is not None:
-        raise InputError("--data_dir: the synthetic data set is drawn by the program and has no directory")
+        raise InputError("--data_dir: the synthetic data set is drawn by the program and has no directory; did you "
+                         "mean --dataset=folder?")  # fmt: skip
     return {split: functools.partial(_open, split) for split in _COUNTS}

@@ -1,37 +1,37 @@
-"""Paints the scenes of the synthetic data set: a landscape, with balls floating above it.
+"""Paints the scenes of the synthetic data set: a landscape with balls floating above it.
 
-Everything is computed for a batch of images at once, in float32. Pictures are [n, 3, height, width] with values in
-[0, 1] while they are painted, because NumPy is slow along short last axes. x runs to the right and y downwards, in
-pixels.
+Everything is computed for a batch of images at once, in float32. While they are painted, pictures are [n, 3, height,
+width] with values in [0, 1], because NumPy is slow on short last axes. x points to the right and y down, in pixels.
 """
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 SIDE = 96
 TEXTURES = 3
 _STRIPED, _DOTTED = 1, 2  # and 0 is plain
-_MARGIN = 3  # pixels around the largest ball, for the shade that it casts on others
+_MARGIN = 3  # pixels around the largest ball, for its shade on other balls
 _PIXELS = np.arange(SIDE, dtype=np.float32) + 0.5
 
 
 class Dice:
-    """Random numbers for a batch of images. An image's numbers do not depend on how many images follow it."""
+    """Random numbers for a batch of images. The numbers of an image do not depend on how many images follow."""
 
     def __init__(self, count: int, key: tuple[int, ...]):
         self._count = count
         self._seeds = np.random.SeedSequence(key)
 
     def uniform(self, low: float, high: float, *shape: int) -> np.ndarray:
-        """float32 [count, *shape]."""
+        """Draws from [low, high), float32 [count, *shape]."""
         generator = np.random.default_rng(self._seeds.spawn(1)[0])
         return low + (high - low) * generator.random((self._count, *shape), np.float32)
 
 
 @dataclasses.dataclass
 class Balls:
-    """Balls of a batch of images, in the order of painting. All arrays are [n, balls], colours [n, balls, 3]."""
+    """The balls of a batch of images, in the order of painting. Arrays are [n, balls], colours [n, balls, 3]."""
 
     x: np.ndarray
     y: np.ndarray
@@ -39,18 +39,18 @@ class Balls:
     colour: np.ndarray
     mark_colour: np.ndarray
     texture: np.ndarray  # integers below TEXTURES
-    largest_radius: float  # that could have been drawn
+    largest_radius: float  # upper bound of `radius`
 
 
 @dataclasses.dataclass
 class _Landscape:
     picture: np.ndarray
-    light: np.ndarray  # [n, 3]: unit vectors (right, down, towards us) to the sun
+    light: np.ndarray  # [n, 3]: unit vectors (right, down, towards the viewer) to the sun
     ground_colour: np.ndarray  # [n, 3]
 
 
 def paint(figure: Balls, loose: Balls, dice: Dice) -> np.ndarray:
-    """Paints a landscape, loose balls in it, and a figure of balls with its shadow: uint8 [n, 96, 96, 3]."""
+    """Paints a landscape, the loose balls, and the figure of balls with its shadow: uint8 [n, 96, 96, 3]."""
     landscape = _paint_landscape(dice)
     _cast_shadows(landscape, figure, y_ground=dice.uniform(80, 88, 1))
     _paint_balls(landscape, loose, dice)
@@ -63,7 +63,7 @@ def paint(figure: Balls, loose: Balls, dice: Dice) -> np.ndarray:
 
 
 def colour(lightness: np.ndarray, chroma: np.ndarray | float, turns: np.ndarray) -> np.ndarray:
-    """Oklab's lightness, chroma and hue (in turns) to sRGB [..., 3]: hues drawn at random there go well together."""
+    """From Oklab lightness, chroma and hue (in turns) to sRGB [..., 3]; in Oklab, random hues go well together."""
     angle = 2 * np.pi * turns
     lab = np.stack(np.broadcast_arrays(lightness, chroma * np.cos(angle), chroma * np.sin(angle)), -1)
     lms = lab @ np.array([[1, 1, 1], [0.39634, -0.10556, -0.08948], [0.21580, -0.06385, -1.29149]], np.float32)
@@ -75,7 +75,7 @@ def colour(lightness: np.ndarray, chroma: np.ndarray | float, turns: np.ndarray)
 
 
 def _along_side(knots, bend=1.0):
-    """[SIDE, knots]: a cubic B-spline's weights at each pixel; with bend < 1, knots are further apart further on."""
+    """Weights of a cubic B-spline at each pixel, [SIDE, knots]; with bend < 1, knots are ever further apart."""
     places = 1 + (knots - 3) * (_PIXELS / SIDE) ** bend
     distance = np.abs(places[:, None] - np.arange(knots))
     near, far = 2 / 3 - distance**2 + distance**3 / 2, np.clip(2 - distance, 0, None) ** 3 / 6
@@ -83,7 +83,7 @@ def _along_side(knots, bend=1.0):
 
 
 def _noise(dice, row_weights, column_weights):
-    """Smooth noise [n, SIDE, SIDE] in -1 … 1, as fine as the weights' knots."""
+    """Smooth noise in -1 … 1, [n, SIDE, SIDE], as fine as the knots of the weights."""
     knots = dice.uniform(-1, 1, row_weights.shape[1], column_weights.shape[1])
     return row_weights @ knots @ column_weights.T
 
@@ -94,12 +94,12 @@ def _smooth_step(values, low, high):
 
 
 def _bell(centre, width):
-    """exp(-d²/2) along the side, [..., SIDE], for centres and widths [...]."""
+    """exp(-d²/2) at each pixel of a side, [..., SIDE], where d is the distance from the centre in widths [...]."""
     return np.exp(-0.5 * ((_PIXELS - centre[..., None]) / width[..., None]) ** 2)
 
 
 def _cover(picture, opacity, paint):
-    """Paints over, in place. opacity: [n, height, width]; paint: broadcasts to the picture."""
+    """Paints over a picture, in place. opacity: [n, height, width]; paint: broadcasts to the picture."""
     change = paint - picture
     change *= opacity[:, None]
     picture += change
@@ -135,7 +135,7 @@ def _paint_landscape(dice):
 
 
 def _gradient(upper, lower, t):
-    """Colours [n, 3] and t [n, SIDE, 1] to pictures."""
+    """Pictures that go from the colour `upper` [n, 3] at t = 0 to `lower` at t = 1; t: [n, SIDE, 1]."""
     t = np.clip(t, 0, 1)[:, None]
     return np.repeat(_flat(upper) * (1 - t) + _flat(lower) * t, SIDE, axis=3)
 
@@ -153,13 +153,13 @@ def _clouds(dice):
 
 
 def _hills(dice, foot, height, knots):
-    """Coverage of all that lies below a rolling line. foot: [n, 1, 1]."""
+    """Coverage, 0 … 1, of everything below a rolling line at about `foot` [n, 1, 1]."""
     line = dice.uniform(-1, 1, 1, knots) @ _along_side(knots).T
     return np.clip(_PIXELS[:, None] - foot + height * line + 0.5, 0, 1)
 
 
 def _grass(dice):
-    """Relative brightness: blades and patches."""
+    """Relative brightness of grass, with blades and patches."""
     blades = _noise(dice, _along_side(30), _along_side(96))
     patches = _noise(dice, _along_side(20), _along_side(8))
     return 0.13 * blades + 0.10 * patches
@@ -169,7 +169,7 @@ def _grass(dice):
 
 
 def _cast_shadows(landscape, balls, y_ground):
-    """On the ground at y_ground [n, 1]: the higher the ball, the wider and fainter its shadow."""
+    """Darkens the ground at y_ground [n, 1]: the higher a ball, the wider and fainter its shadow."""
     height = y_ground - balls.y
     slant = landscape.light[:, :1] / landscape.light[:, 1:2]
     across = _bell(balls.x + 0.5 * slant * height, 0.75 * balls.radius + 0.12 * height)
@@ -193,7 +193,7 @@ def _paint_balls(landscape, balls, dice):
         window = (np.arange(count), slice(None), top, left)
         below = _windows(painted, size)[window]
         picture = _windows(landscape.picture, size)[window]
-        # Where balls touch, the later one takes light from the earlier.
+        # Where balls touch, the later one shades the earlier.
         gap = np.clip(_length(right, down - 1.5) - radius, 0, None)
         picture *= 1 - 0.45 * below * np.exp(-gap / 2)[:, None]
         normals = _normals(right / radius, down / radius)
@@ -205,14 +205,15 @@ def _paint_balls(landscape, balls, dice):
 
 
 def _window_around(centre, size):
-    """For centres [n]: where a window around them starts, and its pixels' places relative to them, [n, size]."""
+    """For centres [n]: the start of a window around each, and its pixels' positions relative to it, [n, size]."""
     start = np.clip(np.rint(centre).astype(int) - size // 2, 0, SIDE - size)
     return start, _PIXELS[:size] + (start.astype(np.float32) - centre)[:, None]
 
 
 def _windows(picture, size):
-    """[n, channels, top, left, size, size]: all windows of a picture, to read and to write."""
-    return np.lib.stride_tricks.sliding_window_view(picture, (size, size), axis=(2, 3), writeable=True)
+    """All windows of a picture, [n, channels, top, left, size, size], as a writable view."""
+    window_view: Any = np.lib.stride_tricks.sliding_window_view  # whose types know of one axis alone
+    return window_view(picture, (size, size), axis=(2, 3), writeable=True)
 
 
 def _length(right, down):
@@ -237,25 +238,25 @@ def _random_axes(dice, balls):
 
 
 def _normals(right, down):
-    """Of a unit ball, [n, 3, height, width]; outside of it, those of its rim."""
+    """Surface normals of a unit ball, [n, 3, height, width]; outside the ball, those of its rim."""
     distance = np.maximum(_length(right, down), 1)
     right, down = right / distance, down / distance
     return np.stack([right, down, np.sqrt(np.clip(1 - right**2 - down**2, 0, 1))], axis=1)
 
 
 def _marks(texture, axes, normals):
-    """How far each pixel has the colour of the marks, 0 … 1."""
+    """Coverage of each pixel by the ball's stripes or dots, 0 … 1."""
     turned = np.abs(_along(axes, normals))
     stripes = _smooth_step(np.cos(6.5 * turned[:, 0]), -0.35, 0.35)
-    # Dots are where the faces and the corners of a cube would be.
+    # Dots are at the faces and corners of a cube.
     dots = _smooth_step(np.maximum(turned.max(1), turned.sum(1) * 3**-0.5), 0.93, 0.985)
     texture = texture[:, None, None]
     return np.where(texture == _STRIPED, stripes, np.where(texture == _DOTTED, dots, np.float32(0)))
 
 
 def _lit(paint, normals, landscape):
-    """Daylight from above, sunlight, light from the ground, and the sun's reflection."""
-    reflecting = _unit(landscape.light + np.float32([0, 0, 1]))
+    """Lights a surface: daylight from above, sunlight, light from the ground, and the reflection of the sun."""
+    reflecting = _unit(landscape.light + np.array([0, 0, 1], np.float32))
     facing_sun, shine = np.split(np.clip(_along(np.stack([landscape.light, reflecting], 1), normals), 0, 1), 2, axis=1)
     for _ in range(4):
         shine = shine * shine  # the 16th power

@@ -1,12 +1,15 @@
-"""TFRecord shards of encoded images, as the usual converters write them."""
+"""TFRecord shards of encoded images in `tf.train.Example`s, under the keys that common converters use."""
 
 import dataclasses
+import functools
 import pathlib
 import re
+from collections.abc import Iterator
 
 import tensorflow as tf
 from google.protobuf import message
 
+from lci_tf.data import fingerprints
 from lci_tf.data.sets.folder import SPLITS
 from lci_tf.data.source import Splits, StreamSource
 from lci_tf.errors import InputError
@@ -16,7 +19,7 @@ LABEL_KEYS = ("image/class/label", "label", "class")
 
 
 def find(data_dir: pathlib.Path | None) -> Splits:
-    """`train-00000-of-00010.tfrecord`, `val.tfrecord` and the like by split; shards of no split are `all`."""
+    """Groups files such as `train-00000-of-00010.tfrecord` or `val.tfrecord` by split; others form the split `all`."""
     if data_dir is None or not data_dir.is_dir():
         raise InputError(f"--dataset=tfrecord needs --data_dir=DIR, a folder with TFRecord shards; got {data_dir}")
     shards: dict[str, list[str]] = {}
@@ -26,7 +29,7 @@ def find(data_dir: pathlib.Path | None) -> Splits:
     if not shards:
         raise InputError(f"--data_dir={data_dir}: no file with 'tfrecord' in its name")
     in_order = [split for split in ("train", "all", *SPLITS[1:]) if split in shards]
-    return {split: lambda split=split: _open(data_dir, split, shards[split]) for split in in_order}
+    return {split: functools.partial(_open, data_dir, split, shards[split]) for split in in_order}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,8 +38,8 @@ class TFRecords(StreamSource):
     image_key: str
     label_key: str | None
 
-    def stream(self):
-        # A record without an image is then an unreadable image, and one without a label is not labelled.
+    def stream(self) -> tf.data.Dataset:
+        # With these defaults, a record without an image is an unreadable image, and one without a label is unlabelled.
         wanted = {self.image_key: tf.io.FixedLenFeature([], tf.string, default_value="")}
         if self.label_key:
             wanted[self.label_key] = tf.io.FixedLenFeature([], tf.int64, default_value=-1)
@@ -48,6 +51,9 @@ class TFRecords(StreamSource):
 
         records = tf.data.TFRecordDataset(self.shards, compression_type=_compression(self.shards[0]))
         return records.map(to_row, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def facts(self) -> Iterator[bytes]:
+        return fingerprints.of_records(self.shards)
 
 
 def _open(data_dir, split, shards):
@@ -68,7 +74,7 @@ def _open(data_dir, split, shards):
         raise InputError(f"{shards[0]}: no encoded image under {', '.join(IMAGE_KEYS)}; found {', '.join(features)}")
     label_key = next((k for k in LABEL_KEYS if k in features and features[k].int64_list.value), None)
     names_file = data_dir / "labels.txt"
-    notes = ()
+    notes: tuple[str, ...] = ()
     if label_key and not names_file.is_file():
         notes = (f"labels are not used: {names_file}, with a class name per line, is missing",)
         label_key = None

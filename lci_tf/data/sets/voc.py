@@ -1,5 +1,6 @@
-"""PASCAL VOC in its own layout (`JPEGImages`, `Annotations`, `ImageSets/Main`), or by tensorflow-datasets."""
+"""PASCAL VOC, from its own layout (`JPEGImages`, `Annotations`, `ImageSets/Main`) or from tensorflow-datasets."""
 
+import functools
 import pathlib
 import xml.etree.ElementTree
 
@@ -16,25 +17,32 @@ CLASSES = (
 PREFERRED = ("trainval", "train", "val", "test")
 
 
-def find(data_dir: pathlib.Path | None, year: str) -> Splits:
+def find(year: str, data_dir: pathlib.Path | None) -> Splits:
     name = f"voc/{year}"
     if data_dir is None or tfds_sets.is_prepared(name, data_dir):
         return tfds_sets.find(name, data_dir)
     for place in (data_dir, data_dir / f"VOC{year}", data_dir / "VOCdevkit" / f"VOC{year}"):
         lists = place / "ImageSets" / "Main"
         if lists.is_dir():
-            # Beside the lists of all images, the official archive has some per class: aeroplane_val.txt, train_val.txt.
+            # Besides lists of all images, the official archive has lists per class: aeroplane_val.txt, train_val.txt.
             of_one_class = tuple(f"{c}_" for c in CLASSES)
             found = [f.stem for f in lists.glob("*.txt") if not f.stem.startswith(of_one_class)]
             if not found:
-                raise InputError(f"{lists}: no list of images; expected trainval.txt, test.txt or the like")
+                raise InputError(f"{lists}: no list of images; expected trainval.txt, test.txt or similar")
             found.sort(key=lambda s: (PREFERRED.index(s) if s in PREFERRED else len(PREFERRED), s))
-            return {split: lambda split=split, place=place: _open(name, place, split) for split in found}
+            return {split: functools.partial(open_folder, name, place, split) for split in found}
+    if tfds_sets.may_go_to(data_dir):
+        return tfds_sets.find(name, data_dir)
     raise InputError(f"--data_dir={data_dir}: no VOC layout there; expected ImageSets/Main, Annotations, JPEGImages")
 
 
-def _open(name, place, split):
-    # A line holds an image, and in some lists a flag behind it.
+find_2007 = functools.partial(find, "2007")
+find_2012 = functools.partial(find, "2012")
+
+
+def open_folder(name: str, place: pathlib.Path, split: str) -> ImageFiles:
+    """The images that `ImageSets/Main/SPLIT.txt` of a folder in VOC's layout lists."""
+    # Each line has an image, followed by a flag in some lists.
     images = place / "ImageSets" / "Main" / f"{split}.txt"
     numbers = [line.split()[0] for line in images.read_text().splitlines() if line.strip()]
     if not numbers:
@@ -51,7 +59,7 @@ def _open(name, place, split):
 
 
 def _present(annotation):
-    """1 for a class with an object, -1 (not counted, as in VOC's own evaluation) if all its objects are difficult."""
+    """int8 [20]: 1 for classes with an object, -1 (not counted, as in VOC's evaluation) if all are difficult."""
     label = np.zeros(len(CLASSES), np.int8)
     try:
         objects = xml.etree.ElementTree.parse(annotation).findall("object")

@@ -1,45 +1,48 @@
-"""A network with a new head: what is fine-tuned, saved and served."""
+"""Builds, freezes and tests the classifier: a network with a new head, which is fine-tuned, saved and served."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from lci_tf import models
 from lci_tf.data import pipeline
+from lci_tf.data.extraction import extract
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
 from lci_tf.errors import InputError
 from lci_tf.imaging.images import VIEWS
 from lci_tf.runs.trained import FeatureModel
 
-HEAD = "head"  # in the place of a layer: the new ones
+HEAD = "head"  # stands for the new layers wherever a layer is named
 _CACHE_BYTES = 2**29
 _ACTIVATIONS = {"class": "softmax", "multi-label": "sigmoid"}
 
 
 def build(model: FeatureModel, classes: int, label_kind: str, crop_size: int, seed: int = 0) -> tf.keras.Model:
-    """Puts a new head on the last map of a network, whose layers it shares.
+    """Adds a new head to the last map of a network, with which the result shares its layers.
 
-    The head is that of C: fc1, fc2 and fc3 on AlexNet, global average pooling and one dense layer on ResNet-34, as on
-    any other network. None of its weights are pre-trained: those of C's own head know transformations, not objects,
-    and belong to one size of image.
+    The head is like C's: fc1, fc2 and fc3 for AlexNet; global average pooling and one dense layer for ResNet-34 and
+    any other network. Its weights are new: those of C's head are for transformations, not objects, and for one size of
+    image.
 
     Args:
+      model: the network.
+      classes: number of classes or labels.
       label_kind: `"class"` or `"multi-label"`.
-      seed: of the new weights.
+      crop_size: side of the images, in pixels.
+      seed: random seed for the new weights.
 
     Returns:
-      Images [n, crop_size, crop_size, 3] in [-1, 1] to a dict of the maps by layer, `"logits"` and `"probabilities"`,
-      both float32 [n, classes]. Probabilities sum to 1 over classes; of several labels each is one by itself.
+      A model from images [n, crop_size, crop_size, 3] in [-1, 1] to a dict of the maps by layer, `"logits"` and
+      `"probabilities"`, both float32 [n, classes]. For classes, probabilities sum to 1; several labels are independent.
     """
     if not isinstance(model.maps, tf.keras.Model):
-        raise InputError(f"--model={model.origin['model']}: a SavedModel cannot be trained on; give a Keras model")
+        raise InputError(f"--model={model.origin['model']}: a SavedModel cannot be fine-tuned; give a Keras model")
     if model.maps.input_shape[1] not in (None, crop_size):
         raise InputError(f"--crop_size={crop_size}: --model takes images of {model.maps.input_shape[1]} pixels only")
-    # One that is not ours gets the simple head.
-    backbone = models.BACKBONES[model.origin.get("backbone", "resnet34")]
+    # Networks from elsewhere get the simple head.
+    backbone = models.find_backbone(model.origin.get("backbone", "resnet34"))
     if crop_size < backbone.smallest_crop:
         raise InputError(f"--crop_size={crop_size}: too small for this network, at least {backbone.smallest_crop}")
     tf.keras.utils.set_random_seed(seed)
@@ -51,23 +54,25 @@ def build(model: FeatureModel, classes: int, label_kind: str, crop_size: int, se
 
 
 def freeze_below(model: FeatureModel, layer: str | None) -> None:
-    """Has only the layers from `layer` up be trained, with `HEAD` only the new ones, with None all.
+    """Freezes the layers below `layer`; with `HEAD`, all but the new ones; with None, none.
 
-    A frozen batch normalisation uses the statistics that it has, and keeps them.
+    A frozen batch normalisation uses and keeps its statistics.
     """
-    known = (*model.layers, HEAD) if "backbone" in model.origin else (HEAD,)  # what others call theirs, nobody knows
-    model.maps.trainable = True
+    # The order of other networks' layers is unknown.
+    known = (*model.layers, HEAD) if "backbone" in model.origin else (HEAD,)
+    maps: tf.keras.Model = model.maps
+    maps.trainable = True
     if layer is None:
         return
     if layer not in known:
         raise InputError(f"--from_layer={layer}: no such layer; there are {', '.join(known)}")
     for below in model.layers[-1:] if layer == HEAD else model.layers[: model.layers.index(layer)][-1:]:
-        for frozen in tf.keras.Model(model.maps.input, model.maps.output[below]).layers:
+        for frozen in tf.keras.Model(maps.input, maps.output[below]).layers:
             frozen.trainable = False
 
 
 def by_view(network: tf.keras.Model) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The function from views of images, [n, views, crop, crop, 3] in [-1, 1], to probabilities [n, views, classes]."""
+    """A function from views of images, [n, views, crop, crop, 3] in [-1, 1], to probabilities [n, views, classes]."""
 
     def probabilities(images):
         views, size = images.shape[1:3]
@@ -80,10 +85,10 @@ def by_view(network: tf.keras.Model) -> Callable[[tf.Tensor], tf.Tensor]:
 def answers(
     network: tf.keras.Model, label_names: Sequence[str], label_kind: str
 ) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """The function that is served: from views of images, as in `by_view`, to what users ask for.
+    """The function to export: from views of images, as in `by_view`, to answers.
 
-    It gives `"probabilities"`, float32 [n, classes], the mean over the views; `"labels"`, strings [n, classes], the
-    names that go with them; and of classes `"label"`, strings [n], the name of the most probable.
+    It returns `"probabilities"`, float32 [n, classes], the mean over the views; `"labels"`, strings [n, classes], the
+    names of the classes; and, if images have one class each, `"label"`, strings [n], the most probable one.
     """
 
     def answer(images):
@@ -97,8 +102,8 @@ def answers(
     return answer
 
 
-class Predictor:
-    """Tells of all images of a source how probable each class is; again and again, as the network changes."""
+class Tester:
+    """Computes the probabilities of all images of a source; can be called repeatedly while the network is trained."""
 
     def __init__(
         self,
@@ -110,11 +115,11 @@ class Predictor:
         views: str = "centre",
         again: bool = False,
     ):
-        """Takes crops that the network was built for.
+        """Prepares the test; `crops` must have the size that the network was built for.
 
         Args:
-          views: see `images.VIEWS`.
-          again: whether it will be called often. Then crops are kept in memory, if they are not too many.
+          views: the crops of each image, a name in `images.VIEWS`.
+          again: whether it will be called often; then crops are kept in memory, unless they are too many.
         """
         self._batches = pipeline.evaluation_batches(source, crops, batch_size, report, views)
         size = len(VIEWS[views]) * crops.crop_size**2 * 3 * 4  # of an image, in bytes
@@ -125,17 +130,8 @@ class Predictor:
         self._source, self._report = source, report
 
     def __call__(self, doing: str = "testing") -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities, float32 [n, views, classes], and labels as `Source` has them.
+        """Returns probabilities, float32 [n, views, classes], and labels as in `Source`.
 
-        Images that cannot be read, or whose class is not known (-1), are left out.
+        Images that cannot be read, or whose class is unknown (-1), are left out.
         """
-        scores, labels = [], []
-        bar = tqdm(total=self._source.count, desc=doing, unit=" images", leave=False, delay=1)
-        with self._report.one_line_errors(), bar:
-            for batch in self._batches:
-                label = batch["label"].numpy()
-                counts = batch["valid"].numpy() & (label.ndim == 2 or label >= 0)
-                scores.append(self._probabilities(batch["image"]).numpy()[counts])
-                labels.append(label[counts])
-                bar.update(len(counts))
-        return np.concatenate(scores), np.concatenate(labels)
+        return extract(self._probabilities, self._batches, self._source.count, doing, self._report, delay=1)

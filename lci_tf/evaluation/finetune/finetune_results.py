@@ -1,13 +1,13 @@
-"""What a fine-tuning leaves behind.
+"""Writes the results of a fine-tuning, whose folder contains:
 
 results.json, protocol.json   see `results_folder`
-model.keras                   images in [-1, 1] to feature maps, logits and probabilities
-saved_model/                  encoded images or pixels to probabilities and names
-labels.txt                    names of the classes, a line each
-confusion.png                 what was taken for what, where images have one class each
-training_images.png           what the network was shown
-metrics.jsonl, tensorboard/   how it went
-checkpoints/                  until it is finished
+model.keras                   the classifier, from images in [-1, 1] to feature maps, logits and probabilities
+export/1/                     a SavedModel from encoded images or pixels to probabilities and names, for TF Serving
+labels.txt                    names of the classes, one per line
+confusion.png                 the confusion matrix, if images have one class each
+training_images.png           some training images as the network sees them
+metrics.jsonl, tensorboard/   metrics during training
+checkpoints/                  deleted when it is finished
 """
 
 import pathlib
@@ -19,13 +19,12 @@ import tensorflow as tf
 
 from lci_tf import files
 from lci_tf.evaluation import metrics
-
-SINGLE, MULTI = "single crop", "ten crops"
-_SHOWN_LABELS = 50  # a table of more is for a file
+from lci_tf.evaluation.results import MULTI, SINGLE, summary
+from lci_tf.evaluation.results import table as of_layers
 
 
 def save_network(folder: pathlib.Path, network: tf.keras.Model, label_names: Sequence[str]) -> tf.keras.Model:
-    """Writes `model.keras` and `labels.txt`, and gives the network as others will load it."""
+    """Writes `model.keras` and `labels.txt`. Returns the network as it is loaded from the file."""
     beside = folder / ".new.keras"
     network.save(beside)
     beside.replace(folder / "model.keras")
@@ -36,10 +35,13 @@ def save_network(folder: pathlib.Path, network: tf.keras.Model, label_names: Seq
 def evaluate(
     folder: pathlib.Path, probabilities: np.ndarray, labels: np.ndarray, label_names: Sequence[str]
 ) -> dict[str, Any]:
-    """By one crop and, if there are several, by all: plain values. Draws `confusion.png`.
+    """Evaluates the centre crop and, if there are several views, their mean, as plain values. Draws `confusion.png`.
 
     Args:
-      probabilities: float32 [n, views, classes], the first view being the centre.
+      folder: where to draw it.
+      probabilities: float32 [n, views, classes]; the first view is the centre.
+      labels: labels as in `Source`.
+      label_names: names of the classes.
     """
     from lci_tf.plotting import plots
 
@@ -49,36 +51,11 @@ def evaluate(
     confusion = list(found.values())[-1].confusion
     if confusion is not None:
         plots.save(plots.confusion_matrix(confusion, tuple(label_names)), folder / "confusion.png")
-    return {crops: _summary(evaluation, label_names) for crops, evaluation in found.items()}
-
-
-def _summary(found, label_names):
-    per_class = {name: _number(value) for name, value in zip(label_names, found.per_class, strict=True)}
-    return {found.kind: _number(found.value), "test_images": found.count, "per_class": per_class}
+    return {crops: summary([evaluation], label_names) for crops, evaluation in found.items()}
 
 
 def table(results: dict[str, Any]) -> str:
-    """In percent: by one crop, by ten if they were taken, and class by class."""
-    columns = {crops: results[crops] for crops in (SINGLE, MULTI) if crops in results}
-    first = columns[SINGLE]
-    kind = next(iter(first))
-    labels = list(first["per_class"]) if len(first["per_class"]) <= _SHOWN_LABELS else []
-    margin = max(len(text) for text in [*labels, "all"]) + 2
-
-    def row(name, cells):
-        return f"  {name:{margin}s}" + "".join(f"{cell:>13s}" for cell in cells)
-
-    lines = [f"{kind.capitalize()} in percent, on {first['test_images']:,} images", row("", columns)]
-    lines.append(row("all", [_percent(column[kind]) for column in columns.values()]))
-    for label in labels:
-        lines.append(row(label, [_percent(column["per_class"][label]) for column in columns.values()]))
-    return "\n".join(lines)
-
-
-def _percent(value):
-    return "–" if value is None else f"{100 * value:.1f}"
-
-
-def _number(value) -> float | None:
-    """JSON has no word for what is not a number."""
-    return None if np.isnan(value) else float(value)
+    """The results as a table in percent: for a single crop, for ten crops if there are, and for each class."""
+    # Earlier versions wrote the names with spaces.
+    found = {key.replace(" ", "_"): value for key, value in results.items()}
+    return of_layers({"fine-tuned": {crops: found[crops] for crops in (SINGLE, MULTI) if crops in found}})

@@ -1,9 +1,11 @@
-"""Some images of a source with their features, and where these lie on a map."""
+"""Collects images with their features and thumbnails, and projects features to a two-dimensional map."""
 
 import dataclasses
 import pathlib
+from collections.abc import Callable
 
 import numpy as np
+import tensorflow as tf
 
 from lci_tf.data import labelled, pipeline
 from lci_tf.data.input_report import InputReport
@@ -20,13 +22,13 @@ _THUMBNAIL = 64  # pixels along a side
 
 @dataclasses.dataclass(frozen=True)
 class Atlas:
-    """Images that can be read, in the stored order.
+    """Images with their features, in the stored order, without those that cannot be read.
 
     Attributes:
-      features: by layer, float32 [n, channels]: feature maps of the centre crops, globally pooled.
+      features: layer -> float32 [n, channels], the globally pooled feature maps of the centre crops.
       thumbnails: uint8 [n, 64, 64, 3].
       labels: int64 [n] or int8 [n, classes], see `Source`; None if there are none.
-      facts: what is known of each image, in words, by what it is.
+      facts: name of a fact, such as "class" or "image" -> a text for each image.
     """
 
     features: dict[str, np.ndarray]
@@ -35,11 +37,17 @@ class Atlas:
     facts: dict[str, list[str]]
 
 
-def atlas(features_model, source: Source, crops: pipeline.Crops, report: InputReport, folder: pathlib.Path) -> Atlas:
-    """Looks at all images of a source.
+def atlas(
+    features_model: Callable[..., dict[str, tf.Tensor]],
+    source: Source,
+    crops: pipeline.Crops,
+    report: InputReport,
+    folder: pathlib.Path,
+) -> Atlas:
+    """Collects all images of a source.
 
     Args:
-      features_model, report, folder: see `crop_features`.
+      features_model, source, crops, report, folder: see `crop_features`.
     """
 
     def pooled(images, training):
@@ -49,24 +57,24 @@ def atlas(features_model, source: Source, crops: pipeline.Crops, report: InputRe
     labels = None if source.label_kind == "none" else labelled.labels_of(source)[found.numbers]
     return Atlas(
         features={layer: rows[:] for layer, rows in found.layers.items()},
-        thumbnails=retrieval.tiles(source, found.numbers, _THUMBNAIL),
+        thumbnails=retrieval.thumbnails(source, found.numbers, _THUMBNAIL),
         labels=labels,
         facts={**_named(source, labels), "image": [source.where(int(number)) for number in found.numbers]},
     )
 
 
 def on_a_plane(features: np.ndarray, seed: int = 0) -> np.ndarray:
-    """float32 [n, d] to [n, 2], by t-SNE: where standardised features have a large cosine, images lie together."""
+    """Projects features, float32 [n, d], to [n, 2] with t-SNE: large cosines of standardised features become close."""
     from sklearn.manifold import TSNE
     from sklearn.preprocessing import normalize
     from threadpoolctl import threadpool_limits
 
     count = len(features)
     if count < 5:
-        raise InputError(f"a map needs five images at least, and there are {count} that can be read")
-    # Of vectors of length 1, those with the largest cosine are the nearest.
+        raise InputError(f"a map needs at least five images, but only {count} can be read")
+    # For vectors of length 1, the largest cosine is the smallest distance.
     unit = normalize(Standardisation.of(features)(features))
-    # Of few images, threads wait for each other longer than they work, on a busy machine ten times as long.
+    # With few images, threads spend more time waiting for each other than working, on a busy machine ten times as much.
     with threadpool_limits(1 if count < 5000 else None):
         return TSNE(init="pca", perplexity=min(30, (count - 1) / 3), random_state=seed).fit_transform(unit)
 
@@ -75,6 +83,6 @@ def _named(source, labels) -> dict[str, list[str]]:
     if source.label_kind == "class":
         return {"class": [source.label_names[label] if label >= 0 else "none" for label in labels]}
     if source.label_kind == "multi-label":
-        words = np.array(["no", "yes", "not known"])  # 0, 1 and -1
+        words = np.array(["no", "yes", "unknown"])  # for 0, 1 and -1
         return {name: words[column].tolist() for name, column in zip(source.label_names, labels.T, strict=True)}
     return {}

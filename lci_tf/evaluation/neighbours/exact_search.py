@@ -1,7 +1,7 @@
-"""Nearest neighbours by the cosine of standardised features, block by block: of more features than memory holds.
+"""Exact nearest neighbours by the cosine of standardised features, block by block, so that features may be on disk.
 
-Neighbours come by falling similarity, and equal ones by rising number. The same features have the same similarities,
-wherever they stand, because all blocks are of one size: a thin last one would be multiplied by other code, which rounds
+Neighbours are sorted by decreasing similarity, equal ones by index. Equal features have equal similarities wherever
+they are, because all blocks have the same size: a thin last block would be multiplied by different code, which rounds
 differently.
 """
 
@@ -19,18 +19,18 @@ from lci_tf.evaluation.standardisation import BLOCK_BYTES, Standardisation
 
 Features = np.ndarray | FeatureFile
 
-# Of features. To read a block takes about as long as to multiply it with another: so several are held in memory, and
-# each that is read is multiplied with all of them.
+# Bytes of a block of features, and how many blocks are held in memory. Reading a block takes about as long as
+# multiplying it by another one, so each block that is read is multiplied by all that are held.
 _BLOCK_BYTES, _HELD = 128 * 2**20, 10
-_MOST_ROWS = 4096  # of a block, so that similarities do not take more than their features
+_MOST_ROWS = 4096  # in a block, so that similarities take no more memory than features
 
 
 class Neighbours(NamedTuple):
-    """The nearest of each of m images, the nearest first.
+    """The neighbours of each of m images, the nearest first.
 
     Attributes:
-      numbers: int64 [m, k].
-      similarity: float32 [m, k], cosines.
+      numbers: int64 [m, k], indices of the neighbours.
+      similarity: float32 [m, k], their cosines.
     """
 
     numbers: np.ndarray
@@ -42,8 +42,8 @@ def knn_accuracy(
 ) -> float:
     """The share of test images [m, d] whose class most of their `k` nearest train images [n, d] have.
 
-    If there are fewer than `k` train images, all are neighbours. Where an image may have several labels, [n, c] of 0
-    and 1, it is the mean of average precisions of the shares of neighbours that have them.
+    If there are fewer than `k` train images, all are neighbours. If images may have several labels, [n, c] of 0 and 1,
+    the score of a label is the share of neighbours that have it, and the result is the mean average precision.
     """
     train_x, test_x = train_x.copy(), test_x.copy()
     normalise(test_x, normalise(train_x))
@@ -58,20 +58,22 @@ def accuracies(found: Neighbours, train_y: np.ndarray, test_y: np.ndarray, ks: S
     """For each of several k, the share of test images whose class most of their k nearest train images have.
 
     Args:
-      found: at least the largest k of the train images for each test image.
+      found: at least the largest k nearest train images of each test image.
+      train_y, test_y: labels, integers [n] and [m].
+      ks: the values of k.
     """
     labels = train_y[found.numbers]
     return {k: float(np.mean(vote(labels[:, :k]) == test_y)) for k in ks}
 
 
 def check_enough(k: int, neighbours: int, what: str, flag: str = "--k") -> None:
-    """Refuses a `k` that is more than the images that can be neighbours, which are those of `what`."""
+    """Refuses a `k` larger than `neighbours`, the number of images of `what` that can be neighbours."""
     if k > neighbours:
-        raise InputError(f"{flag}={k}: {what} is too small, for an image there has {max(0, neighbours):,} neighbours")
+        raise InputError(f"{flag}={k}: {what} is too small, as an image there has {max(0, neighbours):,} neighbours")
 
 
 def vote(labels: np.ndarray) -> np.ndarray:
-    """Labels of neighbours, integers [m, k], to the most frequent of each row [m]; of equals, the smallest."""
+    """The most frequent label of each row, [m], of the neighbours' labels, integers [m, k]; of equals, the smallest."""
     classes, numbers = np.unique(labels, return_inverse=True)
     numbers = numbers.reshape(labels.shape)
     votes = np.zeros([len(labels), len(classes)], np.int32)
@@ -81,16 +83,17 @@ def vote(labels: np.ndarray) -> np.ndarray:
 
 
 def normalise(features: Features, standardisation: Standardisation | None = None) -> Standardisation:
-    """Standardises features [n, d] and scales rows to length 1, in place: then cosines are products.
+    """Standardises features [n, d] and scales rows to length 1, in place, so that their products are cosines.
 
     Args:
-      standardisation: by other images than these; see what is returned.
+      features: the features.
+      standardisation: the statistics of other images, as this returns them; by default those of these.
     """
     standardisation = standardisation or Standardisation.of(features)
     for rows in row_blocks(features, BLOCK_BYTES):
         block = standardisation(features[rows])
         length = np.linalg.norm(block, axis=1, keepdims=True)
-        features[rows] = block / np.where(length == 0, 1, length)  # an image at the mean stays there
+        features[rows] = block / np.where(length == 0, 1, length)  # features equal to the mean stay 0
     return standardisation
 
 
@@ -98,7 +101,9 @@ def nearest(train_x: Features, test_x: Features, k: int, leave_out: np.ndarray |
     """The `k` nearest train images [n, d] of each test image [m, d], both normalised.
 
     Args:
-      leave_out: int [m], for each test image a train image that is not to be its neighbour: itself, for one.
+      train_x, test_x: features of the train and test images.
+      k: number of neighbours.
+      leave_out: int [m], for each test image a train image that cannot be its neighbour, such as itself.
     """
     blocks, test_blocks = blocks_of(train_x), blocks_of(test_x)
     best = [None] * len(test_blocks)
@@ -117,15 +122,15 @@ def nearest(train_x: Features, test_x: Features, k: int, leave_out: np.ndarray |
 
 
 def nearest_others(x: Features, k: int) -> Neighbours:
-    """The `k` nearest of each image [n, d], normalised, among all others, `k` < n: copies of it are others.
+    """The `k` nearest of each image [n, d], normalised, among all others (including copies of it), `k` < n.
 
-    The similarities of two blocks are computed once for both: half of the products of `nearest`.
+    The similarities of two blocks are computed once for both, which takes half of the products of `nearest`.
     """
     blocks = blocks_of(x)
     best = [None] * len(blocks)
     with _bar(len(blocks) * (len(blocks) + 1) // 2) as bar:
         for first in range(0, len(blocks), _HELD):
-            held = []
+            held: list[tf.Tensor] = []
             for j, block in read_ahead(lambda j: tf.constant(x[blocks[j]]), range(first, len(blocks))):
                 if len(held) < _HELD:
                     held.append(block)
@@ -150,9 +155,9 @@ def _bar(count):
 
 
 def _best(best, similarity, first, k):
-    """(similarity, numbers), each [m, k or fewer], the best of these and of further images from number `first` on.
+    """Updates the `best` (similarity, numbers), [m, k or fewer] each, with further images, with indices from `first`.
 
-    Of equals, `top_k` takes the first; and what was found before has lower numbers.
+    Among equals, `top_k` takes the first; and what was found before has lower indices.
     """
     similarity, places = tf.math.top_k(similarity, min(k, similarity.shape[1]))
     numbers = tf.cast(places, tf.int64) + first

@@ -1,4 +1,4 @@
-"""The same neighbours by faiss, if it is installed. It holds all train images in memory."""
+"""Finds the same neighbours as `exact_search` with faiss, if it is installed; all train features are in memory."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def require() -> None:
 
 
 def nearest(train_x: Features, test_x: Features, k: int, leave_out: np.ndarray | None = None) -> Neighbours:
-    """As `knn.nearest`, but that equally similar ones come in any order."""
+    """Like `exact_search.nearest`, except that equally similar images come in any order."""
     import faiss
 
     index = faiss.IndexFlatIP(train_x.shape[1])
@@ -29,12 +29,12 @@ def nearest(train_x: Features, test_x: Features, k: int, leave_out: np.ndarray |
         similarity, numbers = index.search(test_x[rows], k if leave_out is None else k + 1)
         if leave_out is not None:
             kept = numbers != leave_out[rows, None]
-            kept[kept.all(axis=1), -1] = False  # so many copies that the image was not among them
+            kept[kept.all(axis=1), -1] = False  # there were so many copies that the image was not found itself
             similarity, numbers = (values[kept].reshape(-1, k) for values in (similarity, numbers))
         found.append((numbers, similarity))
     return Neighbours(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
 def nearest_others(x: Features, k: int) -> Neighbours:
-    """As `knn.nearest_others`, likewise."""
+    """Like `exact_search.nearest_others`, with the same exception."""
     return nearest(x, x, k, leave_out=np.arange(len(x)))

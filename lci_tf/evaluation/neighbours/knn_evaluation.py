@@ -1,36 +1,34 @@
-"""Accuracies of nearest neighbours: from a network and labelled images to a number for each layer and each k."""
+"""Measures the accuracy of nearest-neighbour classification for each layer of a network and several k."""
 
 import dataclasses
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from lci_tf.data import pipeline
 from lci_tf.data.input_report import InputReport
 from lci_tf.data.source import Source
 from lci_tf.evaluation.crop_features import CropFeatures, crop_features
-from lci_tf.evaluation.neighbours import exact_search as knn
-from lci_tf.evaluation.neighbours import faiss_search
+from lci_tf.evaluation.neighbours import exact_search, faiss_search
 from lci_tf.runs import trained
 
-_SETTLING_BATCH = 64
+_CALIBRATION_BATCH = 64
 
-Accuracies = dict[str, dict[int, float]]  # by layer and k
+Accuracies = dict[str, dict[int, float]]  # layer -> k -> accuracy in [0, 1]
 
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network with the layers that are looked at, and the crops that it sees."""
+    """A network with the layers to evaluate, and the crops that it sees."""
 
     name: str
     model: trained.FeatureModel
     crops: pipeline.Crops
 
     def described(self) -> dict[str, Any]:
-        """Which it is, in plain values."""
-        return {"name": self.name, **self.model.origin, **dataclasses.asdict(self.crops)}
+        """Identifies the network, in plain values."""
+        layers = list(self.model.layers)
+        return {"name": self.name, **self.model.origin, **dataclasses.asdict(self.crops), "layers": layers}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,12 +36,12 @@ class Protocol:
     """How neighbours are found.
 
     Attributes:
-      views: the crops of an image whose features are joined, a name in `images.VIEWS`.
-      faiss: whether faiss is to search.
-      seed: of the images on which the batch normalisation of a random network settles.
-      batch_size: images at a time.
+      views: the crops of an image whose features are concatenated, a name in `images.VIEWS`.
+      faiss: whether to search with faiss.
+      seed: random seed for the images that `calibrate_batch_norm` uses.
+      batch_size: images per batch.
       max_bad_images: see `InputReport`.
-      folder: where features go meanwhile.
+      folder: where features are stored temporarily.
     """
 
     views: str
@@ -62,49 +60,55 @@ class Protocol:
 def evaluate(
     network: Network, train: Source, test: Source | None, protocol: Protocol, ks: Sequence[int]
 ) -> tuple[Accuracies, list[int]]:
-    """The share of test images whose class most of their k nearest train images have; and how many images there are.
+    """The share of test images whose class most of their k nearest train images have, and the numbers of images.
 
     Args:
-      test: None to leave one out: each train image is classified by all others.
+      network: the network to evaluate.
+      train: labelled images.
+      test: labelled images; None to classify each train image by all others (leave one out).
+      protocol: how to find neighbours.
+      ks: the values of k.
 
     Returns:
-      By layer and k; and the number of train images, then that of test images if there are any.
+      Accuracies by layer and k; and the number of train images, followed by that of test images if there are any.
     """
     others, what = int(test is None), f"{train.name} {train.split}"
-    knn.check_enough(max(ks), (train.count or np.inf) - others, what)
-    settle(network, train, protocol)
+    if train.count is not None:
+        exact_search.check_enough(max(ks), train.count - others, what)
+    calibrate_batch_norm(network, train, protocol)
     found = [features_of(network, source, protocol, only_labelled=True) for source in (train, test) if source]
-    counts, labels = [len(f.numbers) for f in found], [f.labels for f in found]
-    knn.check_enough(max(ks), counts[0] - others, what)
+    counts = [len(f.numbers) for f in found]
+    labels: list[Any] = [f.labels for f in found]
+    exact_search.check_enough(max(ks), counts[0] - others, what)
     accuracies = {}
     for layer in network.model.layers:
         features = [f.layers[layer] for f in found]
-        accuracies[layer] = knn.accuracies(
+        accuracies[layer] = exact_search.accuracies(
             _neighbours(*features, k=max(ks), by_faiss=protocol.faiss), labels[0], labels[-1], ks
         )
     return accuracies, counts
 
 
 def _neighbours(train_x, test_x=None, *, k, by_faiss):
-    standardisation = knn.normalise(train_x)
+    standardisation = exact_search.normalise(train_x)
     if test_x is not None:
-        knn.normalise(test_x, standardisation)
-        return (faiss_search if by_faiss else knn).nearest(train_x, test_x, k)
-    return (faiss_search if by_faiss else knn).nearest_others(train_x, k)
+        exact_search.normalise(test_x, standardisation)
+        return (faiss_search if by_faiss else exact_search).nearest(train_x, test_x, k)
+    return (faiss_search if by_faiss else exact_search).nearest_others(train_x, k)
 
 
-def settle(network: Network, source: Source, protocol: Protocol) -> None:
-    """Has the batch normalisation of a random network see images; others have seen theirs."""
+def calibrate_batch_norm(network: Network, source: Source, protocol: Protocol) -> None:
+    """Estimates the batch-norm statistics of an untrained network; does nothing for others."""
     if "random" not in network.model.origin:
         return
     report = InputReport(source, protocol.max_bad_images)
-    batches = pipeline.training_batches(source, network.crops, _SETTLING_BATCH, protocol.seed, report)
+    batches = pipeline.training_batches(source, network.crops, _CALIBRATION_BATCH, protocol.seed, report)
     with report.one_line_errors():
-        trained.settle(network.model, (batch["image"] for batch in batches.take(trained.BATCHES_SEEN)))
+        trained.calibrate_batch_norm(network.model, (batch["image"] for batch in batches.take(trained.BATCHES_SEEN)))
 
 
 def features_of(network: Network, source: Source, protocol: Protocol, only_labelled: bool = False) -> CropFeatures:
-    """See `crop_features`."""
+    """Computes the features that the protocol asks for; see `crop_features`."""
     return crop_features(
         network.model.maps,
         source,

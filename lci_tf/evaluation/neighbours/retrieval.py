@@ -1,4 +1,4 @@
-"""The images of a set that are nearest to some of them, as a picture: a query, then its neighbours, in each row."""
+"""Retrieves the nearest images of some queries, and draws them: in each row a query and its neighbours."""
 
 import dataclasses
 import os
@@ -13,23 +13,23 @@ from lci_tf.data.source import Source
 from lci_tf.errors import InputError
 from lci_tf.evaluation.crop_features import CropFeatures
 from lci_tf.evaluation.feature_file import FeatureFile
-from lci_tf.evaluation.neighbours import exact_search as knn
+from lci_tf.evaluation.neighbours import exact_search
 from lci_tf.imaging import images
 from lci_tf.plotting import pictures
 
-_SIDE, _FRAME, _FONT_SIZE = 128, 3, 22  # pixels of a tile, its frame, and the letters above
-# Of Okabe and Ito's colours, which the colour-blind tell apart.
+_SIDE, _FRAME, _FONT_SIZE = 128, 3, 22  # pixels: side of a tile, its frame, and font size
+# Two colours of Okabe and Ito's palette, which is safe for the colour-blind.
 RIGHT, WRONG = (0, 158, 115), (213, 94, 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Retrieved:
-    """What a network finds similar.
+    """The neighbours of the queries according to a network.
 
     Attributes:
-      numbers: int64 [queries, k], the neighbours' numbers in the source.
-      similarity: float32 [queries, k].
-      is_right: bool [queries, k], whether they are of the query's class; None if not all images have one.
+      numbers: int64 [queries, k], indices of the neighbours in the source.
+      similarity: float32 [queries, k], their cosines.
+      is_right: bool [queries, k], whether they are of the query's class; None unless all images have a class.
     """
 
     numbers: np.ndarray
@@ -38,36 +38,38 @@ class Retrieved:
 
 
 def choose_queries(source: Source, names: Sequence[str]) -> list[int]:
-    """Numbers of the images that the user names by their number in the source, or by their path or the end of it."""
+    """Indices of the images that the user names, by index, by path or by the end of a path."""
     paths = getattr(source, "paths", None)
     return [_number_of(name, source, paths) for name in names]
 
 
 def check_enough(source: Source, count: int, queries: int | None, k: int) -> None:
-    """Refuses more random queries than there are images, of which there are `count`, and more neighbours."""
+    """Refuses more random queries, or more neighbours, than the `count` images of the source allow."""
     if (queries or 0) > count:
         raise InputError(f"--retrieve={queries}: {source.name} {source.split} has only {count:,} images")
-    knn.check_enough(k, count - 1, f"{source.name} {source.split}", "--neighbours")
+    exact_search.check_enough(k, count - 1, f"{source.name} {source.split}", "--neighbours")
 
 
 def random_queries(numbers: np.ndarray, count: int, seed: int) -> list[int]:
-    """So many of these images, in rising order."""
+    """`count` of these indices, chosen at random, in increasing order."""
     return np.sort(np.random.default_rng(seed).choice(numbers, count, replace=False)).tolist()
 
 
 def retrieve(
-    found: CropFeatures, layer: FeatureFile, queries: Sequence[int], k: int, search: Callable = knn.nearest
+    found: CropFeatures, layer: FeatureFile, queries: Sequence[int], k: int, search: Callable = exact_search.nearest
 ) -> Retrieved:
     """The `k` nearest images of each query among all others.
 
     Args:
-      found: which images there are.
+      found: the images, with their labels.
       layer: their features, normalised.
-      queries: numbers of images in the source.
+      queries: indices of images in the source.
+      k: number of neighbours.
+      search: `exact_search.nearest` or `faiss_search.nearest`.
     """
     for query in queries:
         if query not in found.numbers:
-            raise InputError(f"--queries: image {query} cannot be read, or there is none of this number")
+            raise InputError(f"--queries: image {query} cannot be read, or does not exist")
     rows = np.searchsorted(found.numbers, queries)
     nearest = search(layer, np.concatenate([layer[row : row + 1] for row in rows]), k, leave_out=rows)
     is_right = None
@@ -77,12 +79,12 @@ def retrieve(
 
 
 def picture(source: Source, queries: Sequence[int], retrieved: dict[str, Retrieved]) -> np.ndarray:
-    """A row for each query: its image, then for each network, under its name, the neighbours that it finds.
+    """A picture with a row for each query: its image, then for each network, below its name, the neighbours.
 
-    Where there are labels, a frame tells whether a neighbour is of the query's class.
+    If there are labels, frames show whether neighbours are of the query's class, and a legend says so.
     """
     needed = np.unique(np.concatenate([queries, *(found.numbers.ravel() for found in retrieved.values())]))
-    shown = tiles(source, needed)
+    shown = thumbnails(source, needed)
     groups = {"query": pictures.grid(shown[np.searchsorted(needed, queries)], 1)}
     for name, found in retrieved.items():
         neighbours = shown[np.searchsorted(needed, found.numbers.ravel())]
@@ -91,11 +93,14 @@ def picture(source: Source, queries: Sequence[int], retrieved: dict[str, Retriev
             framed = [pictures.outline(t, 0, 0, _SIDE, c, _FRAME) for t, c in zip(neighbours, colours, strict=True)]
             neighbours = np.stack(framed)
         groups[name] = pictures.grid(neighbours, found.numbers.shape[1])
-    return pictures.side_by_side(groups, _FONT_SIZE)
+    rows = pictures.side_by_side(groups, _FONT_SIZE)
+    if all(found.is_right is None for found in retrieved.values()):
+        return rows
+    return pictures.with_legend(rows, {RIGHT: "of the query's class", WRONG: "of another class"}, _FONT_SIZE)
 
 
 def described(source: Source, queries: Sequence[int], retrieved: dict[str, Retrieved]) -> list[dict[str, Any]]:
-    """Where each query and its neighbours come from, and how similar they are, in plain values."""
+    """The origin of each query and its neighbours, and their similarity, in plain values."""
 
     def neighbours(found, row):
         pairs = zip(found.numbers[row].tolist(), found.similarity[row].tolist(), strict=True)
@@ -114,7 +119,7 @@ def _number_of(name, source, paths):
             raise InputError(f"{what}: {where} has the images 0 to {source.count - 1:,}")
         return int(name)
     if paths is None:
-        raise InputError(f"{what}: the images of {where} have no names; give a number, from 0 on")
+        raise InputError(f"{what}: the images of {where} have no names; give numbers, counted from 0")
     ending = os.sep + name.lstrip(os.sep)
     path = os.path.abspath(os.path.expanduser(name))  # noqa: PTH100, PTH111 (as `files.absolute`)
     found = [i for i, p in enumerate(paths) if p == name or os.path.abspath(p) == path]  # noqa: PTH100
@@ -122,16 +127,16 @@ def _number_of(name, source, paths):
     if not found:
         raise InputError(f"{what}: no such image in {where}; give the path of one, the end of its path, or a number")
     if len(found) > 1:
-        raise InputError(f"{what}: {len(found):,} images of {where} are called so, such as {paths[found[0]]} and "
+        raise InputError(f"{what}: {len(found):,} images of {where} have this name, such as {paths[found[0]]} and "
                          f"{paths[found[1]]}")  # fmt: skip
     return found[0]
 
 
-def tiles(source: Source, numbers: np.ndarray, side: int = _SIDE) -> np.ndarray:
-    """uint8 [n, side, side, 3], the middle of each image, as large as it is; `numbers` rise."""
+def thumbnails(source: Source, numbers: np.ndarray, side: int = _SIDE) -> np.ndarray:
+    """The centre of each image, as large as possible, uint8 [n, side, side, 3]; `numbers` must increase."""
     chosen = share.of_numbers(source, numbers)
     report = InputReport(chosen)
-    report.enlarged = True  # to be looked at, which needs no warning
+    report.enlarged = True  # suppresses the warning, as these are only for viewing
     batches = pipeline.evaluation_batches(chosen, pipeline.Crops(side, side), 64, report)
     with report.one_line_errors():
         return np.concatenate([images.unscale(batch["image"][:, 0]).numpy() for batch in batches])

@@ -1,4 +1,4 @@
-"""A network's feature maps as a linear classifier takes them: frozen, pooled as a protocol says, laid out flat."""
+"""Turns a network's feature maps into inputs for linear classifiers: frozen, pooled as in the protocol, flattened."""
 
 import math
 
@@ -11,14 +11,14 @@ from lci_tf.runs.trained import FeatureModel
 
 
 class FrozenFeatures:
-    """Images, float32 [n, crop, crop, 3] in [-1, 1], to float32 [n, units] by layer.
+    """A function from images, float32 [n, crop, crop, 3] in [-1, 1], to layer -> features, float32 [n, units].
 
-    The network runs once for all layers, and in inference mode: none of its variables move.
+    The network runs once for all layers, and in inference mode, so its variables do not change.
 
     Attributes:
-      layers: the names of the maps.
-      units: how many there are of each layer.
-      channels: of each layer's map. Units are laid out place by place, each with all channels.
+      layers: names of the feature maps.
+      units: layer -> number of units.
+      channels: layer -> number of channels. Units are ordered by position, each with all channels.
     """
 
     def __init__(self, model: FeatureModel, protocol: ProbeProtocol):
@@ -44,10 +44,10 @@ class FrozenFeatures:
 
 
 def pool_to_units(layer: str, feature_map: tf.Tensor) -> tf.Tensor:
-    """[n, height, width, channels] to about 9,000 units an image.
+    """Average-pools a map [n, height, width, channels] to about 9,000 units per image.
 
-    By the authors' windows where these give the number, as they do for AlexNet's maps of images of 227 pixels; else
-    by equal parts of the map, of which there are as many as the windows would have given there.
+    It uses the authors' windows if they give the intended number of bins, as for AlexNet with 227-pixel crops; else it
+    pools over the same number of equal parts of the map.
     """
     side = grid_of(feature_map.shape[-1])
     if layer in WINDOWS:
@@ -59,20 +59,22 @@ def pool_to_units(layer: str, feature_map: tf.Tensor) -> tf.Tensor:
 
 
 def _map_shapes(model, crop_size):
-    """Layer -> (height, width, channels)."""
+    """The shapes of the maps: layer -> (height, width, channels)."""
 
     def trace():
-        # Not run, as long as that will do: TensorFlow's convolutions may crash on images too small for them.
+        # Only traced if possible, as TensorFlow's convolutions may crash when run on images that are too small.
         images = tf.TensorSpec([None, crop_size, crop_size, 3])
         traced = tf.function(lambda x: model.maps(x, training=False)).get_concrete_function(images)
         shapes = {layer: feature_map.shape[1:] for layer, feature_map in traced.structured_outputs.items()}
-        if not all(shape.is_fully_defined() for shape in shapes.values()):  # a SavedModel need not tell
+        if not all(shape.is_fully_defined() for shape in shapes.values()):  # shapes in a SavedModel may be incomplete
             maps = traced(tf.zeros([1, crop_size, crop_size, 3]))
             shapes = {layer: feature_map.shape[1:] for layer, feature_map in maps.items()}
         return {layer: tuple(shape) for layer, shape in shapes.items()}
 
     try:
         return trace()
-    except (ValueError, tf.errors.OpError) as error:  # a page of it
+    except (ValueError, tf.errors.OpError) as error:  # its message is a page long
         made_for = f"; it was made for {model.crop_size} pixels" if model.crop_size else ""
-        raise InputError(f"--crop_size={crop_size}: the network takes no images of that size{made_for}") from error
+        raise InputError(
+            f"--crop_size={crop_size}: the network does not accept images of this size{made_for}"
+        ) from error

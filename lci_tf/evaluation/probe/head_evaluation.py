@@ -1,29 +1,34 @@
-"""What classifiers on frozen features are worth on test images, by one crop and by several."""
+"""Tests classifiers on frozen features, with a single crop and with several crops of each image."""
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from lci_tf.data.extraction import extract
 from lci_tf.evaluation import metrics
 from lci_tf.evaluation.probe.frozen import FrozenFeatures
 from lci_tf.evaluation.probe.tasks import Task
+from lci_tf.evaluation.results import MULTI, SINGLE
 
-# From units [n, units] to scores [n, classes], both by layer.
+# Heads: a function from layer -> units [n, units] to layer -> scores [n, classes].
 Heads = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
-# Layer -> `SINGLE` and, if test images come in several views, `MULTI`.
+# Results: layer -> `SINGLE` and, if test images come in several views, `MULTI` -> evaluation.
 Found = dict[str, dict[str, metrics.Evaluation]]
-SINGLE, MULTI = "single_crop", "ten_crops"
 
 
 def evaluate_heads(features: FrozenFeatures, heads: Sequence[Heads], task: Task, are_logits: bool) -> list[Found]:
-    """Tests several heads in one pass, so that the network sees each image once.
+    """Tests several heads in one pass, in which the network sees each image once.
 
     Args:
-      are_logits: whether scores are logits. Over several crops the mean of their softmax counts then, as in the
-        authors' code. For several labels per image, and scores that are no logits, it is the mean of the scores: a
-        sigmoid that is 1 to the last digit would make ties.
+      features: the network.
+      heads: the heads to test.
+      task: the images to test on.
+      are_logits: whether scores are logits. Then the result over several crops is the mean of their softmax, as in the
+        authors' code. For several labels per image, or scores that are not logits, it is the mean of the scores, as
+        sigmoids that round to 1 would be ties.
+
+    Returns:
+      For each of the heads, its results.
     """
 
     @tf.function(reduce_retracing=True)
@@ -40,19 +45,5 @@ def evaluate_heads(features: FrozenFeatures, heads: Sequence[Heads], task: Task,
             found[MULTI] = tf.reduce_mean(tf.nn.softmax(scores) if softmax else scores, axis=1)
         return found
 
-    collected, labels = [], []
-    with tqdm(total=task.test_count, desc="testing", unit=" images", leave=False) as bar:
-        for batch in task.test():
-            counts = counted(batch)
-            scored = tf.nest.map_structure(lambda scores, counts=counts: scores.numpy()[counts], score(batch["image"]))
-            collected.append(scored)
-            labels.append(batch["label"].numpy()[counts])
-            bar.update(len(counts))
-    labels = np.concatenate(labels)
-    return tf.nest.map_structure(lambda *parts: metrics.evaluate(np.concatenate(parts), labels), *collected)
-
-
-def counted(batch: dict[str, tf.Tensor]) -> np.ndarray:
-    """bool [n]: the images that could be read and, if they have a class each, have one."""
-    label = batch["label"].numpy()
-    return batch["valid"].numpy() & (label >= 0 if label.ndim == 1 else True)
+    scored, labels = extract(score, task.test(), task.test_count, "testing")
+    return tf.nest.map_structure(lambda scores: metrics.evaluate(scores, labels), scored)

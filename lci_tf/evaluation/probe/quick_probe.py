@@ -1,4 +1,4 @@
-"""What features are worth in seconds, to watch them while they are learned: ridge and kNN accuracy per layer."""
+"""Ridge and kNN accuracy for each layer within seconds, to watch features during training."""
 
 import logging
 from collections.abc import Callable
@@ -19,7 +19,7 @@ log = logging.getLogger("lci_tf")
 
 
 class QuickProbe:
-    """Made once, then asked about a model again and again.
+    """Measures the features of a model; created once, then called repeatedly during training.
 
     Example:
       train, test = labelled.open_labelled("synthetic")
@@ -38,33 +38,38 @@ class QuickProbe:
         limit: int = 5000,
         max_bad_images: float = 0.01,
     ):
-        """Takes sources with labels, the same in both.
+        """Prepares a probe.
 
         Args:
-          grid: maps are average-pooled to grid × grid bins.
-          seed: of the choice of images on which ridge chooses its regulariser.
-          limit: about so many images of each source, spread over it.
+          train, test: sources with the same labels.
+          crops: size of the crops.
+          grid: bins along each side to which maps are average-pooled.
+          batch_size: images per batch.
+          seed: random seed for the choice of images that select the regulariser.
+          limit: approximate number of images to use of each source, spread evenly over it.
           max_bad_images: how many may be unreadable; see `InputReport`.
         """
         sources = [share.at_most(source, limit) for source in (train, test)]
         self._sources = [(source, InputReport(source, max_bad_images)) for source in sources]
+        self.held_out = self._sources[1]
+        """The test images, with their report."""
         self._crops, self._grid, self._batch_size = crops, grid, batch_size
         self._seed = seed
         self.measure = "average precision" if train.label_kind == "multi-label" else "right"
-        """What is told, in percent."""
+        """What is measured, for the heading of the results in percent."""
 
     def probe(self, features_model: Callable[..., Maps]) -> Results:
-        """Layer -> `"ridge"` and `"knn"`: the share of test images that each gets right.
+        """Layer -> `"ridge"` and `"knn"` -> accuracy on the test images, in [0, 1].
 
-        Where images may have several labels, it is the mean of average precisions; a label that is not to be counted
-        (-1) counts as missing in training, and not at all in testing.
+        If images may have several labels, it is the mean average precision; labels that do not count (-1) are treated
+        as absent in training, and left out in testing.
 
         Args:
           features_model: see `pooled_features`.
         """
         (train_features, train_y), (test_features, test_y) = (
-            pooled_features(features_model, source, self._crops, self._batch_size, self._grid, report)
-            for source, report in self._sources
+            pooled_features(features_model, source, self._crops, self._batch_size, self._grid, report, doing)
+            for (source, report), doing in zip(self._sources, ("features to train on", "features to test"), strict=True)
         )
         return {
             layer: self._accuracies(layer, train_x, train_y, test_features[layer], test_y)
@@ -73,7 +78,7 @@ class QuickProbe:
 
     def _accuracies(self, layer, train_x, train_y, test_x, test_y):
         if not (np.isfinite(train_x).all() and np.isfinite(test_x).all()):
-            # A training that has gone wrong is told here, and ended or not by those who run it.
+            # Only reported: whether to stop a training that has gone wrong is not decided here.
             log.warning("%s: features are not finite, so their accuracy is not measured", layer)
             return {"ridge": float("nan"), "knn": float("nan")}
         channels = train_x.shape[-1]
@@ -85,7 +90,7 @@ class QuickProbe:
 
 
 def table(results: Results) -> str:
-    """A column per layer and a row per method, in percent."""
+    """The results as a table in percent, with a column per layer and a row per method."""
     methods = list(next(iter(results.values())))
     lines = [f"{'%':6s}" + "".join(f"{layer:>8s}" for layer in results)]
     lines += [f"{method:6s}" + "".join(f"{100 * of[method]:8.1f}" for of in results.values()) for method in methods]

@@ -1,6 +1,6 @@
-"""A linear classifier in closed form: ridge regression onto +1 for the class and -1 for all others.
+"""A linear classifier in closed form: ridge regression with targets +1 for the class and -1 for all others.
 
-Labels are integers [n]; or, where an image may have several, [n, c] of 0 and 1.
+Labels are integers [n]; or, if images may have several, [n, c] of 0 and 1.
 """
 
 import dataclasses
@@ -12,16 +12,17 @@ import tensorflow as tf
 from lci_tf.evaluation import metrics
 from lci_tf.evaluation.standardisation import Standardisation
 
-# Regularisers to choose from, per feature of the standardised images and largest first: of equals, that is the choice.
+# Candidates for the regulariser, divided by the number of features; largest first, as the first of equals is chosen.
 PER_FEATURE = (10.0, 3.0, 1.0, 0.3, 0.1)
 
 
 @dataclasses.dataclass(frozen=True)
 class RidgeClassifier:
-    """Scores are `standardisation(x) @ weights + bias`; the class with the largest is predicted.
+    """A fitted classifier. Scores are `standardisation(x) @ weights + bias`; it predicts the class with the largest.
 
     Attributes:
       classes: [c], the labels in the order of the scores.
+      standardisation: statistics of the training images' features.
       weights: float32 [d, c].
       bias: float32 [c].
     """
@@ -32,15 +33,15 @@ class RidgeClassifier:
     bias: np.ndarray
 
     def scores(self, x: np.ndarray) -> np.ndarray:
-        """float32 [n, d] to float32 [n, c]."""
+        """From features, float32 [n, d], to scores, float32 [n, c]."""
         return self.standardisation(x) @ self.weights + self.bias
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """float32 [n, d] to labels [n]."""
+        """From features, float32 [n, d], to labels [n]."""
         return self.classes[self.scores(x).argmax(axis=1)]
 
     def accuracy(self, x: np.ndarray, y: np.ndarray) -> float:
-        """The share of images that it gets right; with several labels per image, the mean of average precisions."""
+        """The share of images that it classifies correctly; for several labels per image, mean average precision."""
         if y.ndim == 2:
             return metrics.evaluate(self.scores(x), y).value
         return float(np.mean(self.predict(x) == y))
@@ -50,9 +51,10 @@ def fit(x: np.ndarray, y: np.ndarray, regulariser: float, channels: int | None =
     """Minimises |scores - targets|² + regulariser · |weights|², summed over images, on standardised features.
 
     Args:
-      x: float32 [n, d].
-      y: integers [n] or [n, c].
-      channels: of the maps that the features are, if they are maps; see `Standardisation.of`.
+      x: features, float32 [n, d].
+      y: labels, integers [n] or [n, c].
+      regulariser: weight of the penalty.
+      channels: number of channels, if the features are flattened maps; see `Standardisation.of`.
     """
     return _fit_each(x, y, (regulariser,), channels)[0]
 
@@ -65,14 +67,16 @@ def fit_best(
     images: np.ndarray | None = None,
     channels: int | None = None,
 ) -> tuple[RidgeClassifier, float]:
-    """The classifier with the regulariser that does best on a held-out fifth, fitted to all; and that regulariser.
+    """Chooses the regulariser with the best accuracy on a held-out fifth, and fits a classifier to all images.
 
     Args:
-      per_feature: the regularisers to choose from, as multiples of d.
-      images: which image each row is of, [n], if there are several of one: these are held out together.
-      channels: see `fit`.
+      x, y, channels: see `fit`.
+      seed: random seed for the choice of the held-out images.
+      per_feature: the candidates, as multiples of d.
+      images: [n], the image that each row is from, if some have several rows, which are then held out together.
 
-    Best is by `RidgeClassifier.accuracy`.
+    Returns:
+      The classifier and its regulariser.
     """
     strata = np.zeros(len(y)) if y.ndim == 2 else y
     if images is None:
@@ -95,13 +99,13 @@ def ridge_accuracy(
     seed: int = 0,
     channels: int | None = None,
 ) -> float:
-    """`RidgeClassifier.accuracy` on test images [m, d] of the best classifier fitted to train images [n, d]."""
+    """`RidgeClassifier.accuracy` on test images [m, d] of the classifier from `fit_best` on train images [n, d]."""
     classifier, _ = fit_best(train_x, train_y, seed, channels=channels)
     return classifier.accuracy(test_x, test_y)
 
 
 def _stratified_fifth(y, seed) -> np.ndarray:
-    """bool [n]: every fifth image of the images in random order, class by class."""
+    """bool [n]: a random fifth of the images of each class."""
     order = np.random.default_rng(seed).permutation(len(y))
     by_class = order[np.argsort(y[order], kind="stable")]
     held_out = np.zeros(len(y), bool)
@@ -110,9 +114,9 @@ def _stratified_fifth(y, seed) -> np.ndarray:
 
 
 def _fit_each(x, y, regularisers, channels) -> list[RidgeClassifier]:
-    """A classifier per regulariser, from the smaller of the two systems of equations, [n, n] or [d, d]."""
+    """Fits a classifier for each regulariser, with the smaller of the two systems of equations, [n, n] or [d, d]."""
     standardisation = Standardisation.of(x, channels)
-    x = standardisation(x)  # which is centred, so that the bias is the targets' mean
+    x = standardisation(x)  # centred, so the bias is the mean of the targets
     classes = np.arange(y.shape[1]) if y.ndim == 2 else np.unique(y)
     present = y == 1 if y.ndim == 2 else classes == y[:, None]
     targets = np.where(present, np.float32(1), np.float32(-1))
@@ -121,15 +125,17 @@ def _fit_each(x, y, regularisers, channels) -> list[RidgeClassifier]:
     dual = x.shape[0] < x.shape[1]
     gram = x @ x.T if dual else x.T @ x
     right_side = targets if dual else x.T @ targets
+    # One eigendecomposition could serve all of them, but takes seven times as long as five of these factorisations for
+    # 500 equations, and eleven times for 1000 (float64, two cores).
     solutions = [_solve(gram, regulariser, right_side) for regulariser in regularisers]
     weights = [x.T @ solution if dual else solution for solution in solutions]
     return [RidgeClassifier(classes, standardisation, w, bias) for w in weights]
 
 
 def _solve(gram, regulariser, right_side) -> np.ndarray:
-    """(gram + regulariser · 1)⁻¹ right_side in float64, which NumPy's Cholesky takes anyway and is no slower in."""
+    """(gram + regulariser · 1)⁻¹ right_side, computed in float64, as NumPy's Cholesky is no faster in float32."""
     system = gram.astype(np.float64)
     system[np.diag_indices_from(system)] += regulariser
     factor = np.linalg.cholesky(system)
-    # NumPy has nothing for triangular systems, and its general solver would take twice as long as the factorisation.
+    # NumPy has no solver for triangular systems, and its general one takes twice as long as the factorisation.
     return tf.linalg.cholesky_solve(factor, right_side.astype(np.float64)).numpy().astype(np.float32)

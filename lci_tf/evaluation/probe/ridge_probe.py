@@ -1,4 +1,4 @@
-"""Linear classifiers on all layers of a frozen network in closed form: a quick look, without random crops."""
+"""Fits linear classifiers to all layers of a frozen network in closed form: fast, but without random crops."""
 
 from collections.abc import Sequence
 
@@ -6,22 +6,23 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from lci_tf.data.extraction import with_masks
 from lci_tf.errors import InputError
 from lci_tf.evaluation.probe import ridge
 from lci_tf.evaluation.probe.frozen import FrozenFeatures
-from lci_tf.evaluation.probe.head_evaluation import Found, counted, evaluate_heads
+from lci_tf.evaluation.probe.head_evaluation import Found, evaluate_heads
 from lci_tf.evaluation.probe.tasks import Task
 
 LIMIT = 8 * 2**30  # bytes of features kept in memory
-# More to choose from than while a network is watched: maps may be whole, and images few.
+# More candidates than in `quick_probe`, as maps may be whole and images few.
 PER_FEATURE = (30.0, *ridge.PER_FEATURE, 0.03)
 
 
 class RidgeHeads:
-    """From units [n, units] to scores [n, classes], both by layer.
+    """A function from layer -> units [n, units] to layer -> scores [n, classes].
 
     Attributes:
-      regularisers: what was chosen for each layer.
+      regularisers: layer -> chosen regulariser.
     """
 
     def __init__(self, fitted: dict[str, tuple[ridge.RidgeClassifier, float]], classes: int):
@@ -42,7 +43,7 @@ def probe(
     parts: Sequence[np.ndarray] | None = None,
     mirror: bool = False,
 ) -> tuple[list[Found], list[dict[str, float]]]:
-    """Fits and tests heads for each part of the training images; and their regularisers. See `fit_heads`."""
+    """Fits and tests heads for each part of the training images, see `fit_heads`. Returns results and regularisers."""
     heads = fit_heads(features, task, seed, parts, mirror=mirror)
     return evaluate_heads(features, heads, task, are_logits=False), [each.regularisers for each in heads]
 
@@ -55,27 +56,30 @@ def fit_heads(
     limit: int = LIMIT,
     mirror: bool = False,
 ) -> list[RidgeHeads]:
-    """Heads for each part of the training images, which the network sees once.
+    """Fits heads to each part of the training images, which the network sees only once.
 
     Args:
-      seed: of the choice of images on which the regulariser is chosen, a fifth of the training images.
-      parts: numbers of images; None for all as the only part.
-      mirror: whether to train on the images' mirror images too.
+      features: the frozen network.
+      task: the images and labels.
+      seed: random seed for the choice of the fifth of the training images that selects the regulariser.
+      parts: indices of the images in each part; None for one part with all images.
+      limit: largest size of all features, in bytes.
+      mirror: whether to train on mirrored images too.
     """
     size = 4 * task.count * (1 + mirror) * sum(features.units.values())
     if size > limit:
         raise InputError(
             f"--solver=ridge: the features of {task.count:,} images take {size / 2**30:.1f} GiB, more than "
-            f"{limit / 2**30:.1f}; give fewer --layers, a --grid, or a --label_fraction; or take --solver=sgd"
+            f"{limit / 2**30:.1f}; give fewer --layers, a --grid, or a --label_fraction; or use --solver=sgd"
         )
     units, labels, numbers = _collect(features, task, mirror)
     if labels.ndim == 2 and (labels < 0).any():
-        raise InputError("--solver=ridge: some labels are not to be counted (-1), which it cannot leave out; "
-                         "take --solver=sgd")  # fmt: skip
+        raise InputError("--solver=ridge: cannot leave out labels that do not count (-1), which there are; "
+                         "use --solver=sgd")  # fmt: skip
     rows = [np.flatnonzero(np.isin(numbers, part)) for part in parts] if parts else [slice(None)]
-    found = [{} for _ in rows]
+    found: list[dict[str, tuple[ridge.RidgeClassifier, float]]] = [{} for _ in rows]
     for layer in tqdm(features.layers, desc="solving", unit=" layers", leave=False):
-        x = units.pop(layer)  # so that it is gone when the next is standardised
+        x = units.pop(layer)  # frees its memory before the next is standardised
         if not np.isfinite(x).all():
             raise InputError(f"{layer}: its features are not finite; leave it out with --layers")
         for fitted, of_part in zip(found, rows, strict=True):
@@ -86,29 +90,27 @@ def fit_heads(
 
 
 def _collect(features, task, mirror):
-    """Units by layer, labels, and the numbers of the images; an image and its mirror image have the same."""
+    """Units by layer, labels, and indices of the images, which an image and its mirror image share."""
     compute = tf.function(features, reduce_retracing=True)
-    # Filled, not joined: joining would take twice the memory.
+    # Preallocated, as concatenating would take twice the memory.
     rows_in_all = task.count * (1 + mirror)
     units = {layer: np.empty([rows_in_all, width], np.float32) for layer, width in features.units.items()}
     labels, numbers, filled = [], [], 0
-    with tqdm(total=task.count, desc="features of train", unit=" images", leave=False) as bar:
-        for batch in task.train_once():
-            counts, images = counted(batch), batch["image"][:, 0]
-            for seen in [images, images[:, :, ::-1]] if mirror else [images]:
-                rows = slice(filled, filled + counts.sum())
-                for layer, values in compute(seen).items():
-                    units[layer][rows] = values.numpy()[counts]
-                labels.append(batch["label"].numpy()[counts])
-                numbers.append(batch["index"].numpy()[counts])
-                filled = rows.stop
-            bar.update(len(counts))
+    for batch, mask in with_masks(task.train_once(), task.count, "features of train"):
+        images = batch["image"][:, 0]
+        for seen in [images, images[:, :, ::-1]] if mirror else [images]:
+            rows = slice(filled, filled + mask.sum())
+            for layer, values in compute(seen).items():
+                units[layer][rows] = values.numpy()[mask]
+            labels.append(batch["label"].numpy()[mask])
+            numbers.append(batch["index"].numpy()[mask])
+            filled = rows.stop
     units = {layer: values[:filled] for layer, values in units.items()}
     return units, np.concatenate(labels), np.concatenate(numbers)
 
 
 def _parameters(classifier, classes):
-    """Mean, deviation, weights and bias, with a column for every class: one that was not seen is never likely."""
+    """Mean, deviation, weights and bias, with a column for every class; a class without images always scores -1."""
     weights = np.zeros([len(classifier.weights), classes], np.float32)
     bias = np.full(classes, -1, np.float32)
     weights[:, classifier.classes], bias[classifier.classes] = classifier.weights, classifier.bias

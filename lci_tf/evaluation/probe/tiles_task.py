@@ -1,9 +1,8 @@
 """The test of Figure 1: can a linear classifier on features tell natural images from images of permuted tiles?
 
-Permuting the tiles of an image leaves its local statistics as they were, if only the seams are inpainted well; so a
-network whose features tell the two apart sees more than local statistics. Where seams are not perfect, they may give
-the answer away. So there is a second, harder question: were the tiles of an image permuted, if its seams were inpainted
-in any case?
+Permuting the tiles of an image preserves its local statistics, if the seams are inpainted well; so a network whose
+features tell the two apart sees more than local statistics. But imperfect seams may reveal the answer. So there is a
+second, harder question: were the tiles of an image permuted, given that its seams were inpainted in either case?
 """
 
 import dataclasses
@@ -18,9 +17,9 @@ from lci_tf import models
 from lci_tf.config.probe_protocols import ProbeProtocol
 from lci_tf.data import draws, pipeline
 from lci_tf.data.input_report import InputReport
-from lci_tf.data.source import Source
+from lci_tf.data.source import Source, count_of
 from lci_tf.errors import InputError
-from lci_tf.evaluation.probe.tasks import Task
+from lci_tf.evaluation.probe.tasks import Task, crops_of
 from lci_tf.imaging import images
 from lci_tf.plotting import pictures
 from lci_tf.runs import checkpoints, trained
@@ -35,13 +34,13 @@ _EXAMPLES, _EXAMPLE_SIDE = 8, 128
 
 @dataclasses.dataclass(frozen=True)
 class SeamInpainter:
-    """What makes images of each kind.
+    """Makes images of each kind.
 
     Attributes:
-      inpainter: F, images [n, size, size, 3] with erased seams to images.
-      tiles: how images are cut and erased.
-      crops: the images that F was trained on.
-      origin: which network this is, for results that are kept: plain values by name.
+      inpainter: F, from images [n, size, size, 3] with erased seams to images.
+      tiles: permutes tiles and erases seams.
+      crops: size of the crops that F was trained on.
+      origin: identifies the network in results, in plain values.
     """
 
     inpainter: tf.keras.Model
@@ -50,12 +49,13 @@ class SeamInpainter:
     origin: dict[str, Any]
 
     def make(self, kind: str, x: tf.Tensor, permutation_draws: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
-        """Images of this kind.
+        """Makes images of this kind from natural ones.
 
         Args:
+          kind: one of `KINDS`.
           x: natural images, float32 [n, size, size, 3] in [-1, 1].
-          permutation_draws: uniform, float32 [n, tiles²].
-          noise: N(0, 1), like `x`.
+          permutation_draws: uniform draws, float32 [n, tiles²].
+          noise: draws from N(0, 1), in the shape of `x`.
         """
         if kind == NATURAL:
             return x
@@ -66,15 +66,15 @@ class SeamInpainter:
 
 
 def load(path: str | os.PathLike, flag: str = "--seam_run_dir") -> SeamInpainter:
-    """F of a run of `lci_tf.train --transforms=tiles`, or of one of its checkpoints; `flag` is for messages."""
+    """Loads F from a run of `lci_tf.train --transforms=tiles` or one of its checkpoints; `flag` is for messages."""
     prefix = checkpoints.find_checkpoint(path, flag)
     settings = trained.run_of(prefix, flag).settings()
     if not settings.trains_seams:
         raise InputError(
             f"{flag}={path}: was trained with --transforms={','.join(settings.transforms)}; expected an inpainter of "
-            "seams, as python -m lci_tf.train --transforms=tiles trains it"
+            "seams, from python -m lci_tf.train --transforms=tiles"
         )
-    inpainter = models.inpainter(settings.crop_size, settings.deep_inpainter, settings.width)
+    inpainter = models.inpainter(settings.crop_size, settings.inpainter_halvings, settings.width)
     checkpoints.load_weights(prefix, flag, inpainter=inpainter)
     origin = {"checkpoint": prefix, "digest": checkpoints.digest(prefix), "tiles": settings.tiles,
               "seam": settings.seam}  # fmt: skip
@@ -91,18 +91,19 @@ def task(
     seed: int = 0,
     max_bad_images: float = 0.01,
 ) -> Task:
-    """A question as a task: every image comes in both kinds, with the same noise in its seams.
+    """The task of answering a question: every image comes in both kinds, with the same noise in its seams.
 
     Args:
       question: one of `QUESTIONS`.
-      train, test: images; labels are not looked at. `train` must know its count, see `tasks.counted`.
-      protocol: for the crops, and the size of a batch, which is of images of both kinds together.
-      seed: of the order of images, the places of crops, permutations and noise.
+      train, test: images; their labels are ignored. `train` must know its count, see `tasks.with_count`.
+      seams: makes the images.
+      protocol: for the size of crops and batches, which contain images of both kinds.
+      seed: random seed for the order of images, the crops, permutations and noise.
       max_bad_images: how many may be unreadable; see `InputReport`.
     """
-    crops, size = pipeline.Crops(protocol.crop_size, protocol.resize), max(1, protocol.batch_size // 2)
+    crops, size = crops_of(protocol), max(1, protocol.batch_size // 2)
 
-    @tf.function(reduce_retracing=True)  # on the accelerator, where tf.data would not be
+    @tf.function(reduce_retracing=True)  # runs on the accelerator, unlike tf.data
     def both_kinds(x, step):
         n = tf.shape(x)[0]
         permutation = draws.uniform(seed, draws.TRANSFORMATION, step, n, seams.tiles.draws)
@@ -124,36 +125,38 @@ def task(
         with report.one_line_errors():
             for step, batch in zip(steps, batches):  # noqa: B905 (there is no end of steps)
                 made, label = both_kinds(batch["image"][:, 0], tf.constant(step, tf.int64))
-                beside = {name: tf.tile(batch[name], [2]) for name in ("index", "valid")}
-                yield {"image": made[:, tf.newaxis], "label": label, **beside}
+                others = {name: tf.tile(batch[name], [2]) for name in ("index", "valid")}
+                yield {"image": made[:, tf.newaxis], "label": label, **others}
 
     return Task(
         label_kind="class",
         label_names=ANSWERS,
-        count=2 * train.count,
+        count=2 * count_of(train),
         test_count=None if test.count is None else 2 * test.count,
         train=endless,
         train_once=lambda: one_pass(train, itertools.count()),
-        test=lambda: one_pass(test, itertools.count(-1, -1)),  # backwards: so no training has the same permutations
+        test=lambda: one_pass(
+            test, itertools.count(-1, -1)
+        ),  # negative steps, so that permutations differ from those in training
     )
 
 
 def examples(
     seams: SeamInpainter, source: Source, protocol: ProbeProtocol, seed: int = 0, max_bad_images: float = 0.01
 ) -> np.ndarray:
-    """A picture of the first images in all kinds, side by side: uint8 [height, width, 3]."""
-    crops, report = pipeline.Crops(protocol.crop_size, protocol.resize), InputReport(source, max_bad_images)
+    """A picture of the first images in all kinds side by side, uint8 [height, width, 3]."""
+    crops, report = crops_of(protocol), InputReport(source, max_bad_images)
     with report.one_line_errors():
         x = next(iter(pipeline.evaluation_batches(source, crops, _EXAMPLES, report)))["image"][:, 0]
     permutation = draws.uniform(seed, draws.TRANSFORMATION, -1, len(x), seams.tiles.draws)
     noise = draws.normal(draws.places(seed, draws.NOISE, -1, len(x)), len(x), x.shape[1:])
-    factor = max(1, round(_EXAMPLE_SIDE / protocol.crop_size))
+    factor = max(1, round(_EXAMPLE_SIDE / crops.crop_size))
     made = {kind: images.unscale(seams.make(kind, x, permutation, noise)).numpy() for kind in KINDS}
     return pictures.table({kind: pictures.enlarge(pixels, factor) for kind, pixels in made.items()})
 
 
 def table(results: dict[str, Any]) -> str:
-    """A column per layer and a row per question, in percent; of what `probe_results.results_of` gives."""
+    """Results of `probe_results.results_of` as a table in percent: a column per layer and a row per question."""
     layers = results["layers"]
     first = next(iter(next(iter(layers.values())).values()))
     width = max(9, *(len(layer) + 2 for layer in layers))

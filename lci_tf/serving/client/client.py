@@ -27,7 +27,6 @@ def connect(
     server: str,
     model_name: str = MODEL_NAME,
     deadline: float = 60.0,
-    retries: int = 5,
     in_flight: int = 4,
     max_request_bytes: int = MAX_REQUEST_BYTES,
     max_request_images: int = MAX_REQUEST_IMAGES,
@@ -37,8 +36,7 @@ def connect(
     Args:
       server: HOST:PORT or grpc://HOST:PORT; or http://HOST:PORT for REST.
       model_name: as the server calls it.
-      deadline: seconds for a request, repetitions included.
-      retries: how often to repeat a request at most if the server is busy, or away for a moment.
+      deadline: seconds for a request; until then it is repeated if the server is busy, or away.
       in_flight: how many requests to have under way at most.
       max_request_bytes: an image that is larger goes alone.
       max_request_images: how many images to send at once at most.
@@ -51,11 +49,11 @@ def connect(
     if not is_address or address.scheme not in ("grpc", "http", "https"):
         raise InputError(f"--server={server}: expected HOST:PORT, or http://HOST:PORT for REST")
     if address.scheme == "grpc":
-        transport = GrpcTransport(address.netloc, model_name)
+        transport: Transport = GrpcTransport(address.netloc, model_name)
     else:
         transport = RestTransport(server, model_name)
     try:
-        model = ServedModel(server, model_name, transport, deadline, retries)
+        model = ServedModel(server, model_name, transport, deadline)
     except BaseException:
         transport.close()
         raise
@@ -111,7 +109,8 @@ class Client:
         return [(self._threads.submit(self._model.predict, part, outputs), len(part)) for part in self._parts(contents)]
 
     def _parts(self, contents):
-        part, size = [], 0
+        part: list[bytes] = []
+        size = 0
         for content in contents:
             more = self._transport.size(content)
             if part and (size + more > self._max_bytes or len(part) == self._max_images):

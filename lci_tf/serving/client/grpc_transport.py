@@ -38,6 +38,7 @@ class GrpcTransport:
             options=[
                 ("grpc.max_receive_message_length", -1),  # maps of many images are large
                 ("grpc.initial_reconnect_backoff_ms", 100),  # how long to wait is decided in `retries`
+                ("grpc.max_reconnect_backoff_ms", 1000),
             ],
         )
         self._service = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)

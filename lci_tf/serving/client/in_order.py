@@ -5,7 +5,8 @@ import concurrent.futures
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-Item, Answer = TypeVar("Item"), TypeVar("Answer")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 def in_order(function: Callable[[Item], Answer], items: Iterable[Item], in_flight: int) -> Iterator[Answer]:
@@ -13,15 +14,14 @@ def in_order(function: Callable[[Item], Answer], items: Iterable[Item], in_fligh
 
     An exception of a call comes in its turn, and ends it.
     """
-    with concurrent.futures.ThreadPoolExecutor(in_flight) as threads:
-        waiting: collections.deque[concurrent.futures.Future] = collections.deque()
-        try:
-            for item in items:
-                if len(waiting) == in_flight:
-                    yield waiting.popleft().result()
-                waiting.append(threads.submit(function, item))
-            while waiting:
+    threads = concurrent.futures.ThreadPoolExecutor(in_flight)
+    waiting: collections.deque[concurrent.futures.Future] = collections.deque()
+    try:
+        for item in items:
+            if len(waiting) == in_flight:
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+            waiting.append(threads.submit(function, item))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:  # who is interrupted, or wants no more, does not wait for what is under way
+        threads.shutdown(wait=False, cancel_futures=True)

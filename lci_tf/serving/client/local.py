@@ -10,8 +10,9 @@ import tensorflow as tf
 from lci_tf import files
 from lci_tf.errors import InputError
 from lci_tf.serving import unreadable
+from lci_tf.serving.client.predictor import as_text
 from lci_tf.serving.export import exporting
-from lci_tf.serving.served_features import VALID
+from lci_tf.serving.export.signatures import VALID
 
 
 class LocalModel:
@@ -23,9 +24,9 @@ class LocalModel:
     """
 
     def __init__(self, path: str | os.PathLike, flag: str = "--model"):
-        place = files.place(files.absolute(path))
+        place = files.as_path(files.absolute(path))
         if not place.is_dir():
-            raise InputError(f"{flag}={path}: no such folder")
+            raise InputError(f"{flag}={path}: {files.why_no_folder(place)}")
         self.folder = place if (place / "saved_model.pb").is_file() else exporting.folder_of(place)
         self._loaded = tf.saved_model.load(str(self.folder))  # kept, because it alone keeps the weights
         self._signature = self._loaded.signatures.get("serving_default")
@@ -50,7 +51,7 @@ class LocalModel:
             VALID in answer and VALID not in outputs and not answer[VALID].numpy().all()
         ):  # zeros, which nobody shall take for features
             raise unreadable.UnreadableImages(np.flatnonzero(~answer[VALID].numpy()).tolist())
-        return {name: answer[name].numpy() for name in outputs}
+        return {name: as_text(answer[name].numpy()) for name in outputs}
 
     def _with_outputs(self, outputs):
         """The signature with these outputs alone, as far as it has them: what only others need is not computed."""

@@ -16,7 +16,7 @@ class Signature:
     outputs: Mapping[str, tf.TensorSpec]
 
 
-def from_proto(version: int, signature) -> Signature:
+def from_proto(version: int, signature: Any) -> Signature:
     """Of a `SignatureDef`."""
 
     def specs(tensors):

@@ -1,18 +1,26 @@
 """What can be asked for features of encoded images: a server, or an export in this process."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from lci_tf.serving.client.in_order import in_order
-from lci_tf.serving.served_features import VALID
+from lci_tf.serving.export.signatures import VALID
 from lci_tf.serving.unreadable import UnreadableImages
 
 
+def as_text(values: np.ndarray) -> np.ndarray:
+    """Outputs that are text as such: from a SavedModel, or a server by gRPC, they come as bytes."""
+    if values.dtype != object:
+        return values
+    return np.vectorize(lambda v: v.decode() if isinstance(v, bytes) else v, otypes=[object])(values)
+
+
 class Predictor(Protocol):
-    outputs: Sequence[str]
-    """The names of what it gives."""
+    @property
+    def outputs(self) -> Sequence[str]:
+        """The names of what it gives."""
 
     def predict(self, contents: Sequence[bytes], outputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Encoded images to outputs by name, a row for each; for no images, arrays without rows.
@@ -27,7 +35,7 @@ def predict_readable(predictor: Predictor, contents: Sequence[bytes], outputs: S
     """The same for images of which some cannot be read: their rows are zeros, and `"valid"`, bool [n], is false."""
     if VALID in predictor.outputs:
         return predictor.predict(contents, list(dict.fromkeys([*outputs, VALID])))
-    places = np.flatnonzero([len(content) > 0 for content in contents])
+    places: Any = np.flatnonzero([len(content) > 0 for content in contents])
     while True:
         try:
             found = predictor.predict([contents[i] for i in places], outputs)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lci_tf.serving.client import metadata
+from lci_tf.serving.client import bounded_http, metadata
 from lci_tf.serving.client.metadata import Signature
 from lci_tf.serving.client.retries import ServerError
 from lci_tf.serving.export.signatures import BYTES
@@ -71,8 +71,7 @@ class RestTransport:
     def _call(self, path, body, seconds):
         request = urllib.request.Request(self._url + path, body, {"Content-Type": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=seconds) as answer:
-                return json.loads(answer.read())
+            return json.loads(bounded_http.fetch(request, seconds))
         except urllib.error.HTTPError as error:
             raise ServerError(_CODES.get(error.code, "UNKNOWN"), _said(error)) from error
         except TimeoutError as error:
@@ -90,7 +89,7 @@ class RestTransport:
 
 def _said(error):
     """The message of TF Serving, which is not always proper JSON, or what another server says."""
-    text = error.read().decode(errors="replace")
+    text = error.said.decode(errors="replace")
     try:
         return str(json.loads(text)["error"])
     except (json.JSONDecodeError, KeyError, TypeError):

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 Answer = TypeVar("Answer")
 
-_PASSING = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds
+_TRANSIENT = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
+_SHORTEST_PAUSE, _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.1, 5.0  # seconds
 _jitter = random.Random()
 
 
@@ -26,9 +26,9 @@ class ServerError(Exception):
         self.code, self.message = code, message
 
     @property
-    def is_passing(self) -> bool:
+    def is_transient(self) -> bool:
         """Whether the same request may succeed later. One that is too large will not."""
-        return self.code in _PASSING and "larger than max" not in self.message
+        return self.code in _TRANSIENT and "larger than max" not in self.message
 
     def explained(self, model_name: str, deadline: float) -> str:
         """In one line, for the one who asked for this model and gave this deadline."""
@@ -42,13 +42,13 @@ class ServerError(Exception):
         return f"{why.get(self.code, f'refuses the request with {self.code}')} ({said})"
 
 
-def ask(request: Callable[[float], Answer], deadline: float, retries: int) -> Answer:
-    """The answer to a request, which is repeated after a pause when it fails for a passing reason.
+def ask(request: Callable[[float], Answer], deadline: float, on_retry: Callable[[ServerError], None]) -> Answer:  # type: ignore[return]
+    """The answer to a request, which is repeated after a pause, until the deadline, when it fails for a passing reason.
 
     Args:
       request: takes the seconds that are left, and raises `ServerError`.
       deadline: seconds for everything, pauses included.
-      retries: how often to repeat it at most.
+      on_retry: told of the first failure after which it goes on.
     """
     end = time.monotonic() + deadline
     for attempt in itertools.count():
@@ -56,7 +56,11 @@ def ask(request: Callable[[float], Answer], deadline: float, retries: int) -> An
             return request(max(end - time.monotonic(), 1e-3))
         except ServerError as error:
             # Twice as long each time, and not the same for all: those who failed together do not come back together.
-            pause = min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE) * _jitter.uniform(0.5, 1)
-            if not error.is_passing or attempt == retries or time.monotonic() + pause >= end:
+            longest = min(_FIRST_PAUSE * 2 ** min(attempt, 9), _LONGEST_PAUSE)
+            # Half of what is left at most, so that the last try is near the deadline.
+            pause = min(longest * _jitter.uniform(0.5, 1), (end - time.monotonic()) / 2)
+            if not error.is_transient or pause < _SHORTEST_PAUSE:
                 raise
+            if attempt == 0:
+                on_retry(error)
             time.sleep(pause)

@@ -1,5 +1,6 @@
-"""A model on a server: what it gives, and one request to it, with every failure told in one line."""
+"""A model on a server: its outputs, and single requests to it, with every failure reported in one line."""
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -10,10 +11,12 @@ from lci_tf.errors import InputError
 from lci_tf.serving import unreadable
 from lci_tf.serving.client import retries
 from lci_tf.serving.client.metadata import Signature
+from lci_tf.serving.client.predictor import as_text
 from lci_tf.serving.client.retries import ServerError
-from lci_tf.serving.export.signatures import BYTES, BYTES_INPUT
-from lci_tf.serving.served_features import VALID
+from lci_tf.serving.export.signatures import BYTES, BYTES_INPUT, VALID
 from lci_tf.serving.unreadable import UnreadableImages
+
+log = logging.getLogger("lci_tf")
 
 
 class Transport(Protocol):
@@ -41,16 +44,16 @@ class ServedModel:
       server: as the user gave it, for messages.
       model_name: as the server calls it.
       transport: to that model.
-      deadline, retries: see `retries.ask`.
+      deadline: see `retries.ask`.
 
     Attributes:
       version: its number.
       outputs: the names of what it gives.
     """
 
-    def __init__(self, server: str, model_name: str, transport: Transport, deadline: float, retries: int):
-        self._server, self._name, self._transport = server, model_name, transport
-        self._deadline, self._retries = deadline, retries
+    def __init__(self, server: str, model_name: str, transport: Transport, deadline: float):
+        self._server, self._name, self._transport, self._deadline = server, model_name, transport, deadline
+        self._has_told = False
         self._served = self._ask(transport.signature)
         takes = {name: spec.dtype for name, spec in self._served.inputs.items()}
         if takes != {BYTES_INPUT: tf.string}:
@@ -90,7 +93,7 @@ class ServedModel:
                 raise self._refusal(f"gives {len(answer[name])} rows of {name!r} for {len(contents)} images")
         if names != outputs and not answer[VALID].all():
             raise UnreadableImages(np.flatnonzero(~answer[VALID]).tolist())
-        return answer
+        return {name: as_text(rows) for name, rows in answer.items()}
 
     def no_rows(self, outputs: Sequence[str]) -> dict[str, np.ndarray]:
         """What the model would give for no images."""
@@ -102,9 +105,14 @@ class ServedModel:
 
     def _ask(self, request: Callable[[float], Any]) -> Any:
         try:
-            return retries.ask(request, self._deadline, self._retries)
+            return retries.ask(request, self._deadline, self._tell)
         except ServerError as error:
             raise self._refusal(error.explained(self._name, self._deadline)) from error
+
+    def _tell(self, error):
+        if not self._has_told:  # once: requests that wait for the same server are many
+            self._has_told = True
+            log.info("%s: %s; asking again for %g s", self._server, error, self._deadline)
 
     def _refusal(self, why):
         return InputError(f"--server={self._server}: {why}")

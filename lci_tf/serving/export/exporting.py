@@ -1,11 +1,14 @@
-"""A trained C to a versioned SavedModel: whole, checked, and never in the place of another."""
+"""A trained C, or a classifier, to a versioned SavedModel: whole, checked, and never in the place of another."""
 
 import contextlib
 import dataclasses
+import logging
+import os
 import pathlib
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -15,8 +18,11 @@ from lci_tf.errors import InputError
 from lci_tf.imaging import images
 from lci_tf.runs.trained import FeatureModel
 from lci_tf.serving.export import model_card, warmup
+from lci_tf.serving.export.crops import DEFAULT_LIMITS, Limits
+from lci_tf.serving.export.signatures import Served
 from lci_tf.serving.served_features import EMBEDDING, ServedFeatures
 
+log = logging.getLogger("lci_tf")
 LABELS = "transformations.txt"
 _SAMPLE = 4  # images with which an export is checked
 
@@ -28,6 +34,7 @@ def export(
     features: Sequence[str] = (EMBEDDING,),
     on_bad_image: str = "error",
     half: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> pathlib.Path:
     """Writes `export_dir/VERSION/`, which appears whole or not at all.
 
@@ -37,6 +44,7 @@ def export(
       features: which to give, see `features.names`.
       on_bad_image: see `ServedFeatures`.
       half: keep weights in float16, and compute in float32 all the same.
+      limits: what a request of encoded images may cost.
 
     Returns:
       the version's folder.
@@ -44,17 +52,51 @@ def export(
     served_model = halved(model) if half else model
     with new_version(export_dir, version) as folder:
         with tempfile.TemporaryDirectory() as beside:
-            labels, settings = pathlib.Path(beside, LABELS), pathlib.Path(beside, "run.flags")
-            labels.write_text("".join(f"{label}\n" for label in model.labels))
+            settings = pathlib.Path(beside, "run.flags")
             shutil.copy(pathlib.Path(model.origin["run"], "run.flags"), settings)
-            served = ServedFeatures(served_model, features, on_bad_image, [str(labels), str(settings)])
-            tf.saved_model.save(served, str(folder), signatures=served.signatures)
-        sample = _sample(model.crop_size)
-        signatures = tf.saved_model.load(str(folder)).signatures
-        _check(signatures, served_model, sample)
-        warmup.write(folder, sample)
-        (folder / "README.md").write_text(model_card.write(signatures, model, on_bad_image, half))
+            labels = _write_names(pathlib.Path(beside, LABELS), model.labels)
+            ServedFeatures(served_model, features, on_bad_image, [labels, settings], limits).save(folder)
+        signatures = _finish(folder, model.crop_size)
+        _check(signatures, served_model)
+        (folder / "README.md").write_text(model_card.write(signatures, model, on_bad_image, half, limits))
     return folder_of(export_dir, version)
+
+
+def export_classifier(
+    answers: Callable[[tf.Tensor], dict[str, tf.Tensor]],
+    variables: Iterable[tf.Variable],
+    export_dir: pathlib.Path,
+    label_names: Sequence[str],
+    crop_size: int,
+    resize: float,
+    views: str = "centre",
+) -> pathlib.Path:
+    """Writes a fine-tuned classifier as the next version, with its labels, warm-up requests and a README.
+
+    Args:
+      answers, variables, crop_size, resize, views: see `signatures.Served`.
+
+    Returns:
+      the version's folder.
+    """
+    with new_version(export_dir) as folder:
+        with tempfile.TemporaryDirectory() as beside:
+            names = _write_names(pathlib.Path(beside, "labels.txt"), label_names)
+            Served(answers, variables, crop_size, resize, views, assets=[names]).save(folder)
+        signatures = _finish(folder, crop_size)
+        (folder / "README.md").write_text(model_card.of_classifier(signatures, label_names, crop_size, resize, views))
+    return folder_of(export_dir)
+
+
+def _write_names(path, names):
+    path.write_text("".join(f"{name}\n" for name in names))
+    return path
+
+
+def _finish(folder, crop_size):
+    """Adds warm-up requests, and gives the signatures as they have been written."""
+    warmup.write(folder, _sample(crop_size))
+    return tf.saved_model.load(str(folder)).signatures
 
 
 def folder_of(export_dir: pathlib.Path, version: int | None = None) -> pathlib.Path:
@@ -108,7 +150,7 @@ def export_keras(model: FeatureModel, export_dir: pathlib.Path) -> pathlib.Path:
     place = export_dir / "classifier.keras"
     if place.exists():
         raise InputError(f"{place}: exists already; choose another --export_dir")
-    with tempfile.TemporaryDirectory(dir=export_dir) as beside:
+    with _alone_in(export_dir), tempfile.TemporaryDirectory(prefix=".keras-", dir=export_dir) as beside:
         written = pathlib.Path(beside, place.name)
         model.classifier.save(written)
         written.rename(place)
@@ -116,23 +158,44 @@ def export_keras(model: FeatureModel, export_dir: pathlib.Path) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def new_version(export_dir, version) -> Iterator[pathlib.Path]:
+def new_version(export_dir: pathlib.Path, version: int | None = None) -> Iterator[pathlib.Path]:
     """A folder to write to, which takes its place as a version when all of it is there."""
     export_dir.mkdir(parents=True, exist_ok=True)
-    version = version or (_versions(export_dir) or [0])[-1] + 1
-    place = export_dir / str(version)
-    if place.exists():
-        raise InputError(f"{place}: this version exists already; choose another --version, or none for the next")
-    # A name that is not a number is no version to TF Serving.
-    beside = pathlib.Path(tempfile.mkdtemp(prefix=f".{version}-", dir=export_dir))
+    with _alone_in(export_dir):
+        version = version or (_versions(export_dir) or [0])[-1] + 1
+        place = export_dir / str(version)
+        if place.exists():
+            raise InputError(f"{place}: this version exists already; choose another --version, or none for the next")
+        # A name that is not a number is no version to TF Serving.
+        beside = pathlib.Path(tempfile.mkdtemp(prefix=f".{version}-", dir=export_dir))
+        try:
+            yield beside
+            beside.chmod(0o755)
+            beside.rename(place)
+        except tf.errors.OpError as error:
+            raise InputError(f"{export_dir}: the export cannot be written ({error.message.splitlines()[0]})") from error
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _alone_in(export_dir):
+    """Waits for exports to the same folder. So what is half-written is of one that was killed, and is removed."""
+    import fcntl
+
+    folder = os.open(export_dir, os.O_RDONLY)
     try:
-        yield beside
-        beside.chmod(0o755)
-        beside.rename(place)
-    except tf.errors.OpError as error:
-        raise InputError(f"{export_dir}: the export cannot be written ({error.message.splitlines()[0]})") from error
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        except OSError:
+            log.info("%s: no locks on this file system; see that no second process exports there", export_dir)
+        else:
+            for path in list(export_dir.iterdir()):
+                if re.match(r"\.(\d+|keras)-", path.name):
+                    shutil.rmtree(path, ignore_errors=True)
+        yield
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        os.close(folder)  # which ends the lock, as the end of the process does
 
 
 def _versions(export_dir):
@@ -150,11 +213,12 @@ def _sample_pixels(crop_size):
     return tf.cast(tf.image.resize(rough, [crop_size, crop_size]), tf.uint8)
 
 
-def _check(signatures, model, sample):
+def _check(written, model):
     """That what was written gives what the network gives."""
+    sample = _sample(model.crop_size)
     pixels = tf.stack([images.pixels(content) for content in tf.unstack(sample)])
     expected = tf.nn.softmax(model.classifier(images.scale(pixels), training=False)["logits"])
     for name, given in (("serving_default", {"image_bytes": sample}), ("images", {"images": pixels})):
-        found = signatures[name](**given)["transformation"]
+        found = written[name](**given)["transformation"]
         if not np.allclose(found, expected, atol=1e-4):
             raise RuntimeError(f"the signature {name} does not give what the network gives")

@@ -8,12 +8,14 @@ import tensorflow as tf
 from lci_tf.errors import InputError
 from lci_tf.files import absolute
 from lci_tf.runs import trained
-from lci_tf.serving import served_features as features
+from lci_tf.serving import served_features
 from lci_tf.serving.export import exporting
+
+_FUNCTIONS = ("features_of_pixels", "of_levels")  # of exports of today, and of older ones
 
 
 def load_features(
-    path: str | os.PathLike, feature: str = features.EMBEDDING, trainable: bool = False
+    path: str | os.PathLike, feature: str = served_features.EMBEDDING, trainable: bool = False
 ) -> tf.keras.layers.Layer:
     """A layer from images, grey levels 0…255 [n, height, width, 3] of any size, to features.
 
@@ -48,22 +50,24 @@ class _Features(tf.keras.layers.Layer):
 class _OfRun(_Features):
     def __init__(self, model: trained.FeatureModel):
         super().__init__(name="features", autocast=False)
-        self.maps, self.names = model.maps, (features.EMBEDDING, *model.layers)
+        self.maps, self.names = model.maps, (served_features.EMBEDDING, *model.layers)
 
-    def all_of(self, levels):
-        return features.of_levels(self.maps, levels)
+    def all_of(self, pixels):
+        return served_features.features_of_pixels(self.maps, pixels)
 
 
 class _OfExport(_Features):
     def __init__(self, folder: pathlib.Path):
         super().__init__(name="features", autocast=False)
         loaded = tf.saved_model.load(str(folder))
-        if not hasattr(loaded, "of_levels"):
+        name = next((name for name in _FUNCTIONS if hasattr(loaded, name)), None)
+        if name is None:
             raise InputError(f"{folder}: is a SavedModel, but not an export of lci_tf")
-        self._loaded = loaded
+        self._loaded = loaded  # which would be gone otherwise, and its variables with it
+        self._features_of_pixels = getattr(loaded, name)
         # Keras looks for variables among its own; these say which of them can be trained.
         self._weights_found = list(loaded.feature_weights)
-        self.names = tuple(loaded.of_levels.concrete_functions[0].structured_outputs)
+        self.names = tuple(self._features_of_pixels.concrete_functions[0].structured_outputs)
 
-    def all_of(self, levels):
-        return self._loaded.of_levels(levels)
+    def all_of(self, pixels):
+        return self._features_of_pixels(pixels)

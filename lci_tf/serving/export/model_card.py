@@ -1,14 +1,17 @@
 """The README of an export: what the model is, where it comes from, how to ask it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import lci_tf
-from lci_tf.runs.run import Run
+from lci_tf.runs import Run
 from lci_tf.runs.trained import FeatureModel
+from lci_tf.serving.export.crops import DEFAULT_LIMITS, Limits
 
 
-def write(signatures: Mapping[str, Any], model: FeatureModel, on_bad_image: str, half: bool) -> str:
+def write(
+    signatures: Mapping[str, Any], model: FeatureModel, on_bad_image: str, half: bool, limits: Limits = DEFAULT_LIMITS
+) -> str:
     """Markdown for a SavedModel with these signatures, made of `model`."""
     run, settings = Run(model.origin["run"]), model.settings
     facts = run.facts()
@@ -27,6 +30,7 @@ def write(signatures: Mapping[str, Any], model: FeatureModel, on_bad_image: str,
         f"- Images: the short side is brought down to {settings.resize} pixels, then the middle "
         f"{settings.crop_size}×{settings.crop_size} is taken. All of that is in the model.",
         f"- Images that cannot be read: {_BAD[on_bad_image]}",
+        _limits(limits),
         "",
         *_probes(run),
         "## Signatures",
@@ -35,14 +39,45 @@ def write(signatures: Mapping[str, Any], model: FeatureModel, on_bad_image: str,
         "",
         "`transformation` has the probabilities of the classes in `assets/transformations.txt`, a line each.",
         "",
-        "## A request",
-        "",
-        "```",
-        'curl -d "{\\"instances\\": [{\\"b64\\": \\"$(base64 -w0 photo.jpg)\\"}]}" \\',
-        "  http://localhost:8501/v1/models/NAME:predict",
-        "```",
+        *_REQUEST,
     ]
     return "\n".join(lines) + "\n"
+
+
+def of_classifier(
+    signatures: Mapping[str, Any], label_names: Sequence[str], crop_size: int, resize: float, views: str
+) -> str:
+    """The same for a fine-tuned classifier."""
+    crops = "the middle" if views == "centre" else f"{views} crops of"
+    lines = [
+        "# A classifier of images",
+        "",
+        f"Fine-tuned by lci_tf {lci_tf.__version__} to tell {len(label_names)} labels apart: `assets/labels.txt`.",
+        "",
+        f"- Images: the short side is brought down to {resize} pixels, then {crops} {crop_size}×{crop_size} is taken. "
+        "All of that is in the model.",
+        f"- Images that cannot be read: {_BAD['error']}",
+        _limits(DEFAULT_LIMITS),
+        "",
+        "## Signatures",
+        "",
+        *_table(signatures),
+        "",
+        "`labels` has the names that go with `probabilities`; `label`, where every image has one, the most probable.",
+        "",
+        *_REQUEST,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_REQUEST = [
+    "## A request",
+    "",
+    "```",
+    'curl -d "{\\"instances\\": [{\\"b64\\": \\"$(base64 -w0 photo.jpg)\\"}]}" \\',
+    "  http://localhost:8501/v1/models/NAME:predict",
+    "```",
+]
 
 
 _BAD = {
@@ -50,6 +85,13 @@ _BAD = {
     "requests, all of these fail, and the positions are those in the batch",
     "zeros": "their features are zeros, and `valid` is false",
 }
+
+
+def _limits(limits):
+    return (
+        f"- Limits: an image of more than {limits.image_pixels / 1e6:,g} megapixels cannot be read; a request for more "
+        f"than {limits.request_bytes / 1e6:,g} MB of decoded pixels fails"
+    )
 
 
 def _probes(run):

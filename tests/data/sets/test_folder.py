@@ -42,7 +42,7 @@ def test_folders_are_classes_in_alphabetical_order(tmp_path, write_png, read_all
     assert source.where(0) == str(tmp_path / "cat" / "1.png")
 
 
-def test_rows_come_in_the_order_asked_for(tmp_path):
+def test_rows_come_in_the_requested_order(tmp_path):
     touch(tmp_path, "a/1.png", "b/2.png", "c/3.png")
     rows = open_source("folder", None, [tmp_path]).rows(np.array([2, 0, 2], np.int64))
     assert names_below(tmp_path, [path.decode() for path in rows["image"].numpy()]) == ["c/3.png", "a/1.png", "c/3.png"]
@@ -78,12 +78,12 @@ def test_train_val_and_test_are_splits_and_train_is_the_default(tmp_path):
     assert names_below(tmp_path, open_source("folder", "test", [tmp_path]).paths) == ["test/3.jpg"]
 
 
-def test_what_lies_beside_splits_is_told_because_train_may_be_a_class(tmp_path):
+def test_folders_next_to_splits_are_reported_because_train_may_be_a_class(tmp_path):
     touch(tmp_path, "train/1.jpg", "bus/2.jpg", "car/3.jpg", ".cache/4.jpg")
     source = open_source("folder", None, [tmp_path])
     assert source.count == 1
     (note,) = source.notes
-    assert "train taken for splits" in note and note.endswith("not looked at: bus, car")
+    assert "train taken for splits" in note and note.endswith("ignored: bus, car")
 
 
 def test_refused_formats_stay_and_other_files_are_passed_over_with_a_note(tmp_path):
@@ -96,7 +96,7 @@ def test_refused_formats_stay_and_other_files_are_passed_over_with_a_note(tmp_pa
 
 def test_hidden_files_and_folders_are_not_looked_at(tmp_path):
     touch(tmp_path, ".hidden.jpg", "._a.jpg", ".thumbnails/b.jpg", ".DS_Store", "a.jpg")
-    images, others = folder.list_images(tmp_path)
+    images, others, _ = folder.list_images(tmp_path)
     assert names_below(tmp_path, images) == ["a.jpg"]
     assert others == []
     assert open_source("folder", None, [tmp_path]).notes == ()
@@ -106,8 +106,31 @@ def test_links_to_folders_are_followed_but_not_in_circles(tmp_path):
     touch(tmp_path, "elsewhere/1.jpg", "photos/2.jpg")
     (tmp_path / "photos" / "linked").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "photos" / "back").symlink_to(tmp_path / "photos")
-    images, _ = folder.list_images(tmp_path / "photos")
+    images, _, _ = folder.list_images(tmp_path / "photos")
     assert names_below(tmp_path, images) == ["photos/2.jpg", "photos/linked/1.jpg"]
+
+
+def test_what_is_neither_file_nor_folder_is_passed_over_with_a_line(tmp_path, write_png):
+    """A pipe would be waited for without end; a link to itself would stop the listing."""
+    write_png("photos/a.png")
+    photos = tmp_path / "photos"
+    (photos / "itself.jpg").symlink_to(photos / "itself.jpg")
+    (photos / "itself").symlink_to("itself")
+    os.mkfifo(photos / "pipe.jpg")
+    (photos / "linked_pipe.jpg").symlink_to(photos / "pipe.jpg")
+    source = open_source("folder", None, [photos])
+    assert names_below(photos, source.paths) == ["a.png"]
+    (note,) = source.notes
+    assert note.startswith(f"4 entries in {photos} are neither files nor folders") and note.endswith("/itself")
+
+
+def test_links_out_of_the_folder_are_followed_and_a_dangling_one_is_missed_as_an_image(tmp_path):
+    touch(tmp_path, "elsewhere/1.jpg", "photos/2.jpg")
+    (tmp_path / "photos" / "linked.jpg").symlink_to(tmp_path / "elsewhere" / "1.jpg")
+    (tmp_path / "photos" / "gone.jpg").symlink_to(tmp_path / "elsewhere" / "none.jpg")
+    source = open_source("folder", None, [tmp_path / "photos"])
+    assert names_below(tmp_path, source.paths) == ["photos/2.jpg", "photos/gone.jpg", "photos/linked.jpg"]
+    assert "No such file" in source.why_unreadable(source.where(1).encode())
 
 
 def test_names_need_not_be_ascii(tmp_path, write_png, read_all):
@@ -155,7 +178,7 @@ def test_many_files_in_one_folder_list_within_seconds(tmp_path, count):
     os.close(place)
 
     start = time.monotonic()
-    images, others = folder.list_images(tmp_path)
+    images, others, _ = folder.list_images(tmp_path)
     assert time.monotonic() - start < 10
     assert (len(images), len(others)) == (count, 0)
     assert images[-1] == str(tmp_path / f"{count - 1:06}.jpg")

@@ -43,7 +43,7 @@ def test_binaries_come_out_pixel_by_pixel(tmp_path, read_all):
     assert list(source.label_names) == CLASSES
 
 
-def test_rows_of_binaries_come_in_the_order_asked_for_with_a_known_shape(tmp_path):
+def test_rows_of_binaries_come_in_the_requested_order_with_a_known_shape(tmp_path):
     originals = random_images(3)
     write_split(tmp_path, "test", originals, labels=[1, 2, 3])
     rows = open_source("stl10", "test", [tmp_path]).rows(np.array([2, 0], np.int64))
@@ -93,7 +93,7 @@ def test_a_missing_label_file_is_named(tmp_path, refusal):
 def test_a_label_file_of_other_length_is_refused_with_both_counts(tmp_path, refusal):
     write_split(tmp_path, "test", random_images(2), labels=[1, 2, 3])
     message = refusal(open_source, "stl10", "test", [tmp_path])
-    assert f"{tmp_path / 'test_X.bin'} has 2 images" in message and "test_y.bin 3 labels" in message
+    assert f"{tmp_path / 'test_X.bin'} has 2 images" in message and "test_y.bin has 3 labels" in message
 
 
 @pytest.mark.parametrize(("labels", "came"), [([0, 9], "0…9"), ([1, 11], "1…11")])
@@ -138,7 +138,7 @@ def test_a_folder_of_unlabelled_images_is_the_split_to_pre_train_on(tmp_path, wr
     assert source.where(0) == str(tmp_path / spelling / "1.png")
 
 
-def test_unlabelled_images_alone_are_enough(tmp_path, write_png):
+def test_unlabelled_images_are_enough(tmp_path, write_png):
     write_png("unlabelled/1.png")
     assert open_source("stl10", None, [tmp_path]).count == 1
 

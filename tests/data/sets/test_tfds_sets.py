@@ -203,15 +203,13 @@ def test_a_set_without_images_is_refused(tmp_path, refusal):
         ("tfds:mnist", "its archive"),
     ],
 )
-def test_a_set_that_is_not_prepared_is_refused_with_what_to_do(tmp_path, refusal, no_network, dataset, archive):
+def test_a_data_set_that_is_not_prepared_is_refused_with_advice(tmp_path, refusal, no_network, dataset, archive):
     start = time.monotonic()
     message = refusal(open_source, dataset, None, [tmp_path])
     assert time.monotonic() - start < 10
     assert f"not prepared in {tmp_path}; put {archive}" in message
     assert f"into {tmp_path}/downloads/manual" in message
-    on_command_line = dataset if dataset == "tfds:mnist" else dataset.removeprefix("tfds:")
-    command = f"python -m lci_tf.check_data --dataset={on_command_line} --download --data_dir={tmp_path}"
-    assert message.endswith(command)
+    assert message.endswith(", or have network access, and leave out --nodownload")
 
 
 @pytest.mark.parametrize("dataset", ["stl10", "celeb_a", "voc/2007", "voc/2012", "imagenet2012"])
@@ -219,7 +217,6 @@ def test_without_a_directory_the_default_one_is_looked_at(tmp_path, refusal, no_
     monkeypatch.setenv("HOME", str(tmp_path))
     message = refusal(open_source, dataset)
     assert f"--dataset={dataset}: not prepared in {tmp_path}/tensorflow_datasets" in message
-    assert message.endswith(f"python -m lci_tf.check_data --dataset={dataset} --download")
 
 
 def test_a_set_prepared_in_the_default_directory_is_found(tmp_path, monkeypatch):

@@ -132,6 +132,7 @@ def test_an_unknown_split_is_refused_with_those_there_are(voc, refusal):
 
 
 def test_a_directory_without_the_layout_is_refused(tmp_path, refusal):
+    (tmp_path / "photo.jpg").touch()
     message = refusal(open_source, "voc/2007", None, [tmp_path])
     assert f"--data_dir={tmp_path}: no VOC layout there" in message
     assert "ImageSets/Main" in message and "Annotations" in message and "JPEGImages" in message

@@ -12,7 +12,7 @@ def x():
     return tf.random.stateless_uniform([2, 20, 20, 3], [0, 0], -0.6, 0.6)
 
 
-def test_one_half_leaves_everything_as_it_is(x):
+def test_draws_of_one_half_change_nothing(x):
     np.testing.assert_allclose(augmentation.augment(x, HALF, 16), x[:, 2:18, 2:18], atol=1e-3)
 
 
@@ -55,7 +55,7 @@ def test_saturation_and_hue(x):
     np.testing.assert_allclose(np.median(angle % (2 * np.pi)), 0.05 * 2 * np.pi, atol=0.02)
 
 
-def test_an_image_depends_on_its_own_draws_alone(x):
+def test_an_image_depends_only_on_its_own_draws(x):
     draws = tf.random.stateless_uniform([2, augmentation.DRAWS], [1, 1])
     both = augmentation.augment(x, draws, 16)
     np.testing.assert_allclose(both[1:], augmentation.augment(x[1:], draws[1:], 16), atol=1e-6)

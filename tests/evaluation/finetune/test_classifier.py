@@ -36,7 +36,7 @@ def test_resnet_has_a_simple_head(x):
     np.testing.assert_allclose(found["probabilities"], tf.nn.sigmoid(found["logits"]), atol=1e-6)
 
 
-def test_new_weights_depend_on_the_seed_alone():
+def test_new_weights_depend_only_on_the_seed():
     first, same, other = (
         classifier.build(narrow(), 3, "class", 32, seed).get_layer("fc1").kernel for seed in (1, 1, 2)
     )
@@ -117,4 +117,4 @@ def test_what_cannot_be_fine_tuned(tmp_path, refusal):
     serve = tf.function(lambda images: {"maps": images}, [tf.TensorSpec([None, 32, 32, 3], name="images")])
     tf.saved_model.save(module, str(tmp_path / "saved"), {"images": serve})
     message = refusal(classifier.build, trained.from_file(tmp_path / "saved"), 3, "class", 32)
-    assert message.endswith("a SavedModel cannot be trained on; give a Keras model")
+    assert message.endswith("a SavedModel cannot be fine-tuned; give a Keras model")

@@ -14,8 +14,7 @@ from lci_tf.errors import InputError
 from lci_tf.evaluation.finetune import classifier
 from lci_tf.evaluation.finetune.best_weights import BestWeights
 from lci_tf.evaluation.finetune.finetuning import FineTuning, Part
-from lci_tf.runs import trained
-from lci_tf.runs.run import Run
+from lci_tf.runs import Run, trained
 
 CROPS = Crops(32, 40)
 PROTOCOL = dataclasses.replace(
@@ -93,7 +92,7 @@ def test_it_learns(tune, tmp_path):
     assert records[-1]["loss"] < records[0]["loss"]
     assert max(record["validation/accuracy"] for record in records) > 0.8
     best = records[tuning.best_epoch - 1]
-    found = classifier.Predictor(network, validation.source, CROPS, 8, validation.report)()
+    found = classifier.Tester(network, validation.source, CROPS, 8, validation.report)()
     assert np.mean(found[0][:, 0].argmax(axis=1) == found[1]) == pytest.approx(best["validation/accuracy"])
     assert (tmp_path / "training_images.png").is_file()
     assert list((tmp_path / "tensorboard").iterdir())
@@ -109,7 +108,7 @@ def test_several_labels(tune, tmp_path):
     assert bias[2] == 0 and np.all(bias[:2] != 0)  # what is never told is not learned
 
 
-def test_a_resumed_training_goes_on_as_if_it_had_not_been_interrupted(tune, tmp_path, monkeypatch):
+def test_a_resumed_training_equals_an_uninterrupted_one(tune, tmp_path, monkeypatch):
     parts, weights = [colourful(20), colourful(6, seed=1)], []
 
     def only_once(best, network, step, score, loss):
@@ -178,7 +177,7 @@ def test_batch_normalisation_begins_with_the_statistics_of_some_batches(tune):
     features = network.get_layer("features")
     norm = features.get_layer("bn")
     batches = list(tuning._batches(0).take(3))
-    tuning._settle(batches)
+    tuning._calibrate_batch_norm(batches)
     assert norm.momentum == 0.975
     before = tf.keras.Model(features.input, norm.input)(tf.concat([batch["image"] for batch in batches], axis=0))
     np.testing.assert_allclose(norm.moving_mean, tf.reduce_mean(before, [0, 1, 2]), atol=1e-4)
@@ -209,7 +208,7 @@ def test_the_best_weights():
     assert network.weights[0].numpy() == 4
 
 
-def test_a_training_that_diverges_is_told_in_one_line(tune, tmp_path):
+def test_a_training_that_diverges_is_reported_in_one_line(tune, tmp_path):
     tuning, network = tune(colourful(8))
     network.get_layer("fc").bias.assign([np.nan] * 3)
     with pytest.raises(InputError, match="the loss is nan at step 1: the training has diverged; try lower --learning"):

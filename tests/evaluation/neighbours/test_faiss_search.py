@@ -3,11 +3,10 @@ import sys
 import numpy as np
 import pytest
 
-from lci_tf.evaluation.neighbours import exact_search as knn
-from lci_tf.evaluation.neighbours import faiss_search
+from lci_tf.evaluation.neighbours import exact_search, faiss_search
 
 
-def test_what_is_not_installed_is_told_in_one_line(monkeypatch, refusal):
+def test_missing_packages_are_reported_in_one_line(monkeypatch, refusal):
     monkeypatch.setitem(sys.modules, "faiss", None)
     message = refusal(faiss_search.require)
     assert message == "--faiss: faiss is not installed; pip install faiss-cpu, or leave the flag out"
@@ -17,7 +16,7 @@ def test_what_is_not_installed_is_told_in_one_line(monkeypatch, refusal):
 def x():
     pytest.importorskip("faiss")
     x = np.random.default_rng(0).normal(size=[200, 20]).astype(np.float32)
-    knn.normalise(x)
+    exact_search.normalise(x)
     return x
 
 
@@ -25,8 +24,8 @@ def test_finds_the_same(x, monkeypatch):
     faiss_search.require()
     monkeypatch.setattr(faiss_search, "_BLOCK_BYTES", 4 * 20 * 30)
     for theirs, ours in (
-        (faiss_search.nearest_others(x, 7), knn.nearest_others(x, 7)),
-        (faiss_search.nearest(x[:150], x[150:], 7), knn.nearest(x[:150], x[150:], 7)),
+        (faiss_search.nearest_others(x, 7), exact_search.nearest_others(x, 7)),
+        (faiss_search.nearest(x[:150], x[150:], 7), exact_search.nearest(x[:150], x[150:], 7)),
     ):
         np.testing.assert_array_equal(theirs.numbers, ours.numbers)
         np.testing.assert_allclose(theirs.similarity, ours.similarity, atol=1e-6)

@@ -83,24 +83,24 @@ def test_train_and_test(network, sources, protocol):
 
 def test_a_set_smaller_than_k(network, sources, protocol, refusal, monkeypatch):
     message = refusal(evaluate, network, sources[0], None, protocol, (1, 60))
-    assert message == "--k=60: blotches train is too small, for an image there has 59 neighbours"
+    assert message == "--k=60: blotches train is too small, as an image there has 59 neighbours"
     message = refusal(evaluate, network, *sources, protocol, (1, 61))
-    assert message == "--k=61: blotches train is too small, for an image there has 60 neighbours"
+    assert message == "--k=61: blotches train is too small, as an image there has 60 neighbours"
     unlabelled = dataclasses.replace(sources[0], labels=np.where(np.arange(60) < 20, sources[0].labels, -1))
     message = refusal(evaluate, network, unlabelled, None, protocol, (1, 20))
-    assert message == "--k=20: blotches train is too small, for an image there has 19 neighbours"
+    assert message == "--k=20: blotches train is too small, as an image there has 19 neighbours"
 
 
-def test_a_random_network_settles_first(sources, protocol, monkeypatch):
+def test_batch_norm_of_a_random_network_is_calibrated_first(sources, protocol, monkeypatch):
     monkeypatch.setattr(trained, "BATCHES_SEEN", 3)
     model = trained.random("alexnet_small", width=0.05).only(["conv1"])
     network = Network("random", model, pipeline.Crops(8, 12))
     before = [weight.numpy() for weight in model.maps.non_trainable_weights]
-    knn_evaluation.settle(network, sources[0], protocol)
+    knn_evaluation.calibrate_batch_norm(network, sources[0], protocol)
     moved = [np.abs(b - a).max() for b, a in zip(before, model.maps.non_trainable_weights, strict=True)]
     assert len(moved) == 2 and min(moved) > 0
     settled = dataclasses.replace(network, model=dataclasses.replace(model, origin={"run": "one"}))
     before = [weight.numpy() for weight in model.maps.non_trainable_weights]
-    knn_evaluation.settle(settled, sources[0], protocol)
+    knn_evaluation.calibrate_batch_norm(settled, sources[0], protocol)
     for weight, was in zip(model.maps.non_trainable_weights, before, strict=True):
         np.testing.assert_array_equal(weight, was)

@@ -8,8 +8,7 @@ from lci_tf.data.sets import folder
 from lci_tf.data.source import PixelArray
 from lci_tf.evaluation.crop_features import CropFeatures
 from lci_tf.evaluation.feature_file import FeatureFile
-from lci_tf.evaluation.neighbours import exact_search as knn
-from lci_tf.evaluation.neighbours import retrieval
+from lci_tf.evaluation.neighbours import exact_search, retrieval
 
 
 @pytest.fixture
@@ -40,12 +39,12 @@ def test_queries_that_do_not_exist(photos, refusal):
         assert refusal(retrieval.choose_queries, photos, [name]) == f"--queries={name}: {expected}"
     assert refusal(retrieval.choose_queries, photos, ["4"]) == "--queries=4: folder all has the images 0 to 3"
     assert refusal(retrieval.choose_queries, photos, ["a.png"]) == (
-        f"--queries=a.png: 2 images of folder all are called so, such as {photos.paths[0]} and {photos.paths[2]}"
+        f"--queries=a.png: 2 images of folder all have this name, such as {photos.paths[0]} and {photos.paths[2]}"
     )
     without_names = PixelArray(name="stl10", split="test", count=1, pixels=np.zeros([1, 8, 8, 3], np.uint8))
     assert retrieval.choose_queries(without_names, ["0"]) == [0]
     assert refusal(retrieval.choose_queries, without_names, ["a.png"]) == (
-        "--queries=a.png: the images of stl10 test have no names; give a number, from 0 on"
+        "--queries=a.png: the images of stl10 test have no names; give numbers, counted from 0"
     )
 
 
@@ -60,7 +59,7 @@ def test_more_than_there_are(photos, refusal):
     retrieval.check_enough(photos, 4, 4, 3)
     assert refusal(retrieval.check_enough, photos, 4, 5, 3) == "--retrieve=5: folder all has only 4 images"
     assert refusal(retrieval.check_enough, photos, 4, None, 4) == (
-        "--neighbours=4: folder all is too small, for an image there has 3 neighbours"
+        "--neighbours=4: folder all is too small, as an image there has 3 neighbours"
     )
 
 
@@ -72,7 +71,7 @@ def found(tmp_path):
     x[6] = x[2]
     features = FeatureFile(tmp_path)
     features.append(x)
-    knn.normalise(features)
+    exact_search.normalise(features)
     return CropFeatures({"conv5": features}, numbers, numbers % 2)
 
 
@@ -87,7 +86,7 @@ def test_neighbours_have_the_numbers_of_the_source(found, refusal):
         assert retrieval.retrieve(dataclasses.replace(found, labels=labels), features, [7], 3).is_right is None
     for missing in (5, 10):
         assert refusal(retrieval.retrieve, found, features, [2, missing], 3) == (
-            f"--queries: image {missing} cannot be read, or there is none of this number"
+            f"--queries: image {missing} cannot be read, or does not exist"
         )
 
 
@@ -97,6 +96,10 @@ def test_a_row_is_the_query_and_then_the_neighbours(photos):
     other = retrieval.Retrieved(np.array([[0, 1], [0, 1]]), np.ones([2, 2], np.float32), None)
     shown = retrieval.picture(photos, [2, 3], {"ours": one, "theirs": other})
     side, gap = 128, 4
+    without = retrieval.picture(photos, [2, 3], {"theirs": other})  # has no frames, and so no legend
+    legend, shown = shown[without.shape[0] :], shown[: without.shape[0]]
+    framed = [colour for colour in (retrieval.RIGHT, retrieval.WRONG) if (legend == colour).all(axis=-1).any()]
+    assert framed == [retrieval.RIGHT, retrieval.WRONG] and not len(legend) > side
     top = [shown.shape[0] - 2 * (side + gap) + row * (side + gap) for row in range(2)]
     left = [gap, *(gap + side + gap + 20 + gap + i * (side + gap) for i in range(2))]
     left += [left[-1] + side + gap + 20 + gap + i * (side + gap) for i in range(2)]

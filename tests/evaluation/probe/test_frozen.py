@@ -44,7 +44,7 @@ def test_the_authors_windows(layer):
 
 
 def test_alexnet_has_those_maps():
-    maps = models.BACKBONES["alexnet"].features().compute_output_shape([None, 227, 227, 3])
+    maps = models.find_backbone("alexnet").features().compute_output_shape([None, 227, 227, 3])
     assert {layer: tuple(shape[2:]) for layer, shape in maps.items()} == {k: v[:2] for k, v in AUTHORS.items()}
 
 
@@ -92,7 +92,9 @@ def test_crops_that_the_network_does_not_take(refusal):
     inputs = tf.keras.Input([16, 16, 3])
     fixed = FeatureModel(tf.keras.Model(inputs, {"out": tf.keras.layers.Conv2D(2, 3)(inputs)}), ("out",), {}, 16)
     assert refusal(FrozenFeatures, fixed, protocol()) == (
-        "--crop_size=32: the network takes no images of that size; it was made for 16 pixels"
+        "--crop_size=32: the network does not accept images of this size; it was made for 16 pixels"
     )
     alexnet = trained.random("alexnet", width=0.1)
-    assert refusal(FrozenFeatures, alexnet, protocol(crop_size=20)).startswith("--crop_size=20: the network takes no")
+    assert refusal(FrozenFeatures, alexnet, protocol(crop_size=20)).startswith(
+        "--crop_size=20: the network does not accept"
+    )

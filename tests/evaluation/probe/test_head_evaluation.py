@@ -4,8 +4,9 @@ import tensorflow as tf
 
 from lci_tf.config import probe_protocols
 from lci_tf.evaluation.probe.frozen import FrozenFeatures
-from lci_tf.evaluation.probe.head_evaluation import MULTI, SINGLE, evaluate_heads
+from lci_tf.evaluation.probe.head_evaluation import evaluate_heads
 from lci_tf.evaluation.probe.tasks import Task
+from lci_tf.evaluation.results import MULTI, SINGLE
 from lci_tf.runs.trained import FeatureModel
 
 KERNEL = np.random.default_rng(1).normal(size=[12, 3]).astype(np.float32)

@@ -8,8 +8,8 @@ from lci_tf.config import probe_protocols
 from lci_tf.data.source import PixelArray
 from lci_tf.evaluation.probe import linear_probe, tasks
 from lci_tf.evaluation.probe.frozen import FrozenFeatures
-from lci_tf.evaluation.probe.head_evaluation import SINGLE
 from lci_tf.evaluation.probe.tasks import Task
+from lci_tf.evaluation.results import SINGLE
 from lci_tf.runs import trained
 from lci_tf.runs.trained import FeatureModel
 
@@ -39,20 +39,33 @@ def task(source=None, settings=None):
     return tasks.by_labels(source, shades(12, seed=9), settings or protocol(), seed=3)
 
 
-# A training, in NumPy.
+# A training, in NumPy, from what is known of the authors' head: batch normalisation without scale or offset, momentum
+# 0.975, of each channel of the map over positions and images; then flattened; then a dense layer with He's
+# initialisation and an L2 on its weights, by SGD with Nesterov's momentum.
+
+
+def normalised(maps, mean, variance):
+    """Channel by channel, in loops, so that no axis can be mistaken for another."""
+    flat = np.empty([len(maps), maps[0].size])
+    for image, of_image in zip(maps, flat, strict=True):
+        unit = 0
+        for row in image:
+            for place in row:
+                for channel, value in enumerate(place):
+                    of_image[unit] = (value - mean[channel]) / np.sqrt(variance[channel] + 1e-3)
+                    unit += 1
+    return flat
 
 
 def trained_in_numpy(batches, weights, rates, settings, classes):
-    """SGD after Nesterov on cross-entropy and L2 of a dense layer, on units standardised by their batch."""
     weights, bias = weights.astype(np.float64), np.zeros(classes)
     velocities = [np.zeros_like(weights), np.zeros_like(bias)]
-    mean, variance = None, None
-    for (units, labels), rate in zip(batches, rates, strict=True):
-        if mean is None:
-            mean, variance = units.mean(axis=0), units.var(axis=0)
-        x = (units - units.mean(axis=0)) / np.sqrt(units.var(axis=0) + 1e-3)
-        mean = 0.975 * mean + 0.025 * units.mean(axis=0)
-        variance = 0.975 * variance + 0.025 * units.var(axis=0)
+    moving = None
+    for (maps, labels), rate in zip(batches, rates, strict=True):
+        of_channels = [maps[..., channel].ravel() for channel in range(maps.shape[-1])]
+        now = np.array([[values.mean(), values.var()] for values in of_channels]).T
+        moving = 0.975 * (now if moving is None else moving) + 0.025 * now
+        x = normalised(maps, *now)
         logits = x @ weights + bias
         probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities /= probabilities.sum(axis=1, keepdims=True)
@@ -62,7 +75,7 @@ def trained_in_numpy(batches, weights, rates, settings, classes):
             velocity *= settings.momentum
             velocity -= rate * gradient
             parameter += settings.momentum * velocity - rate * gradient
-    return weights, bias, mean, variance
+    return weights, bias, *moving
 
 
 def test_trains_as_written_in_numpy(tmp_path):
@@ -71,19 +84,35 @@ def test_trains_as_written_in_numpy(tmp_path):
     given = task(settings=settings)
     features = FrozenFeatures(pixels_as_maps(), settings)
     tf.keras.utils.set_random_seed(7)
-    initial = linear_probe.build_heads(features.units, 3, settings)
+    initial = linear_probe.build_heads(features.units, features.channels, 3, settings)
     heads = linear_probe.train_heads(features, given, settings, tmp_path, seed=7)
     batches = [batch for batch, _ in zip(given.train(0), range(10), strict=False)]
     # From 8, 40, 70 and 90 % of ten steps on.
     rates = [0.1] + [0.01] * 3 + [0.002] * 3 + [0.0004] * 2 + [0.00008]
     for layer, every in (("conv1", 1), ("conv2", 2)):
-        rows = [(b["image"].numpy()[:, ::every, ::every].reshape(6, -1), b["label"].numpy()) for b in batches]
+        maps = [(b["image"].numpy()[:, ::every, ::every], b["label"].numpy()) for b in batches]
         kernel = initial.get_layer(f"{layer}_fc").kernel.numpy()
-        expected = trained_in_numpy(rows, kernel, rates, settings, 3)
+        expected = trained_in_numpy(maps, kernel, rates, settings, 3)
         dense, batch_norm = heads.get_layer(f"{layer}_fc"), heads.get_layer(f"{layer}_bn")
         found = (dense.kernel, dense.bias, batch_norm.moving_mean, batch_norm.moving_variance)
         for value, wanted in zip(found, expected, strict=True):
             np.testing.assert_allclose(value, wanted, rtol=1e-3, atol=1e-4)
+        # And what is made of a test image then, by the moving averages.
+        logits = heads({name: tf.reshape(maps[0][0], [6, -1]) if name == layer else tf.zeros([6, n])
+                        for name, n in features.units.items()}, training=False)[layer]  # fmt: skip
+        weights, bias, mean, variance = expected
+        np.testing.assert_allclose(
+            logits, normalised(maps[0][0], mean, variance) @ weights + bias, rtol=1e-2, atol=1e-3
+        )
+
+
+@pytest.mark.parametrize("classes", [3, 1000])
+def test_initial_weights_are_hes(classes):
+    """Var(w) = 2 / fan-in, whatever the number of classes is."""
+    heads = linear_probe.build_heads({"conv1": 3200}, {"conv1": 32}, classes, protocol())
+    kernel = heads.get_layer("conv1_fc").kernel.numpy()
+    assert kernel.shape == (3200, classes)
+    assert kernel.var() == pytest.approx(2 / 3200, rel=0.05) and abs(kernel.mean()) < 1e-3
 
 
 def test_rates_change_at_their_share_of_the_training():
@@ -104,11 +133,11 @@ def test_epochs_are_steps():
 
 def test_images_without_a_class_do_not_count():
     logits = np.random.default_rng(0).normal(size=[5, 3]).astype(np.float32)
-    labels = np.array([2, -1, 0, 0, -1])
+    labels = tf.constant([2, -1, 0, 0, -1])
     counted = logits[[0, 2, 3]]
     expected = np.log(np.exp(counted).sum(axis=1)) - counted[range(3), [2, 0, 0]]
-    assert linear_probe.loss_of_classes(logits, labels).numpy() == pytest.approx(expected.mean(), rel=1e-5)
-    assert linear_probe.loss_of_classes(logits, np.full(5, -1)).numpy() == 0
+    assert linear_probe.loss(logits, labels).numpy() == pytest.approx(expected.mean(), rel=1e-5)
+    assert linear_probe.loss(logits, tf.fill([5], -1)).numpy() == 0
 
 
 def test_several_labels_are_classifiers_of_their_own():
@@ -117,7 +146,7 @@ def test_several_labels_are_classifiers_of_their_own():
     probability = 1 / (1 + np.exp(-logits.astype(np.float64)))
     losses = -np.where(labels == 1, np.log(probability), np.log(1 - probability))
     expected = losses[:, 0].mean() + losses[[0, 2, 3], 1].mean()
-    assert linear_probe.loss_of_several(logits, labels).numpy() == pytest.approx(expected, rel=1e-5)
+    assert linear_probe.loss(logits, tf.constant(labels)).numpy() == pytest.approx(expected, rel=1e-5)
 
 
 # The network.
@@ -146,17 +175,17 @@ def test_the_network_runs_once_per_batch_and_nothing_of_it_moves(tmp_path):
         np.testing.assert_array_equal(variable.numpy(), value)
 
 
-def test_a_random_network_settles_on_training_images(monkeypatch):
+def test_a_random_network_is_calibrated_on_training_images(monkeypatch):
     monkeypatch.setattr(trained, "BATCHES_SEEN", 5)
     model = trained.random("alexnet_small", width=0.1)
     settings = protocol(crop_size=32, resize=32)
     before = model.maps.get_layer("conv1_bn").moving_variance.numpy()
     given = task(shades(18, side=32), settings)
-    tasks.settle(model, given)
+    tasks.calibrate_batch_norm(model, given)
     settled = model.maps.get_layer("conv1_bn").moving_variance.numpy()
     assert np.abs(settled - before).max() > 1
     again = trained.random("alexnet_small", width=0.1)
-    tasks.settle(again, given)
+    tasks.calibrate_batch_norm(again, given)
     np.testing.assert_allclose(again.maps.get_layer("conv1_bn").moving_variance, settled, rtol=1e-5)
 
 

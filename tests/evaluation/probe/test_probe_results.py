@@ -3,12 +3,13 @@ import json
 import numpy as np
 import pytest
 
+from lci_tf.evaluation import results
 from lci_tf.evaluation.metrics import evaluate
 from lci_tf.evaluation.probe import probe_results
-from lci_tf.evaluation.probe.head_evaluation import MULTI, SINGLE
-from lci_tf.runs import results_folder
+from lci_tf.evaluation.results import MULTI, SINGLE
+from lci_tf.runs import provenance, results_folder
 
-ASKED = {"solver": "sgd", "protocol": {"epochs": 2, "layers": ("conv1",)}, "seed": 0}
+ASKED = provenance.question(solver="sgd", protocol={"epochs": 2, "layers": ("conv1",)}, seed=0)
 NAMES = ("cat", "dog", "eel")
 
 
@@ -26,10 +27,10 @@ def test_results_come_back_as_they_were_kept(tmp_path):
     evaluations = [found(7)]
     probe_results.draw_confusion(folder, evaluations, NAMES)
     layers = probe_results.results_of(evaluations, NAMES)
-    results = {**ASKED, "network": {"step": 30}, "layers": layers}
-    probe_results.keep(folder, results)
+    kept = {**ASKED, "network": {"step": 30}, "layers": layers}
+    probe_results.keep(folder, kept)
     again = results_folder.begin(folder, ASKED, "probe")
-    assert again == json.loads(json.dumps(results))
+    assert again == json.loads(json.dumps(kept))
     assert not probe_results.has_multi_crop(again)
     assert sorted(path.name for path in folder.glob("*.png")) == ["confusion_conv1.png", "confusion_conv2.png"]
     assert list((folder / "tensorboard").iterdir())
@@ -43,7 +44,7 @@ def test_a_figure_and_the_classes():
         "test_images": 10,
         "per_class": {"cat": 0.8, "dog": pytest.approx(0.6), "eel": None},
     }
-    lines = probe_results.table({"layers": layers}).splitlines()
+    lines = results.table(layers).splitlines()
     assert lines[0] == "Accuracy in percent, on 10 test images"
     assert [line.split() for line in lines[1:]] == [
         ["conv1", "conv2"],
@@ -62,7 +63,7 @@ def test_mean_and_spread_of_folds():
     assert summary["folds"] == [0.7, 0.8, 0.9]
     assert (summary["accuracy"], summary["spread"]) == pytest.approx((0.8, 0.1))
     assert summary["per_class"]["cat"] == pytest.approx((0.8 + 0.8 + 1.0) / 3)
-    lines = probe_results.table({"layers": layers}).splitlines()
+    lines = results.table(layers).splitlines()
     assert lines[0] == "Accuracy in percent, on 10 test images, mean and spread of 3 folds"
     assert lines[2].split() == ["single", "crop", "80.0", "±", "10.0", "80.0", "±", "10.0"]
 
@@ -72,12 +73,12 @@ def test_several_labels_have_no_confusion(tmp_path):
     evaluations = [{"conv1": {SINGLE: one}}]
     probe_results.draw_confusion(tmp_path, evaluations, ("smiling",))
     assert not list(tmp_path.iterdir())
-    table = probe_results.table({"layers": probe_results.results_of(evaluations, ("smiling",))})
-    assert table.startswith("Average precision in percent, on 2 test images\n")
-    assert table.splitlines()[-1].split() == ["smiling", "100.0"]
+    shown = results.table(probe_results.results_of(evaluations, ("smiling",)))
+    assert shown.startswith("Average precision in percent, on 2 test images\n")
+    assert shown.splitlines()[-1].split() == ["smiling", "100.0"]
 
 
 def test_many_classes_are_for_the_file():
     one = evaluate(np.eye(60), np.arange(60))
     layers = probe_results.results_of([{"conv1": {SINGLE: one}}], [f"class {i}" for i in range(60)])
-    assert len(probe_results.table({"layers": layers}).splitlines()) == 3
+    assert len(results.table(layers).splitlines()) == 3

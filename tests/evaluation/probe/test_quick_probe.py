@@ -36,14 +36,17 @@ def random_filters(bad_layer=False):
     return tf.keras.Model(image, maps)
 
 
-def test_tells_features_from_nothing(sources):
-    results = QuickProbe(*sources, CROPS, batch_size=50).probe(random_filters())
+def test_informative_features_beat_constant_ones(sources, capsys):
+    shares = [dataclasses.replace(source, split="all") for source in sources]  # as of a folder without splits
+    results = QuickProbe(*shares, CROPS, batch_size=50).probe(random_filters())
+    bars = capsys.readouterr().err
+    assert "features to train on" in bars and "features to test" in bars
     assert list(results) == ["conv1", "conv2"]
     assert results["conv1"]["ridge"] > 0.25 and results["conv1"]["knn"] > 0.17
     assert results["conv2"] == {"ridge": 0.1, "knn": 0.1}  # the same class for all
 
 
-def test_several_labels_are_told_by_average_precision(sources):
+def test_several_labels_are_measured_by_average_precision(sources):
     def with_attributes(source):
         labels = np.stack([source.labels < 3, source.labels % 2 == 0, source.labels == 7], axis=1).astype(np.int8)
         labels[::9, 2] = -1  # not to be counted

@@ -7,7 +7,7 @@ from lci_tf.config import probe_protocols
 from lci_tf.data.source import PixelArray
 from lci_tf.evaluation.probe import ridge, ridge_probe, tasks
 from lci_tf.evaluation.probe.frozen import FrozenFeatures
-from lci_tf.evaluation.probe.head_evaluation import SINGLE
+from lci_tf.evaluation.results import SINGLE
 from lci_tf.runs.trained import FeatureModel
 
 NAMES = ("a", "b", "c")
@@ -103,8 +103,8 @@ def test_labels_not_to_be_counted_are_refused(features, refusal):
     train, test = several(noisy(40, 0)), several(noisy(20, 1))
     train.labels[3, 1] = -1
     message = refusal(ridge_probe.fit_heads, features, tasks.by_labels(train, test, PROTOCOL))
-    assert message.startswith("--solver=ridge: some labels are not to be counted (-1)")
-    assert message.endswith("take --solver=sgd")
+    assert message.startswith("--solver=ridge: cannot leave out labels that do not count (-1)")
+    assert message.endswith("use --solver=sgd")
 
 
 def test_features_too_large_for_memory_are_refused(features, refusal):

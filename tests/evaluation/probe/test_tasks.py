@@ -51,7 +51,7 @@ def test_a_pass_over_the_training_images_without_chance(task):
     np.testing.assert_array_equal(np.concatenate([levels(batch) for batch in batches]), np.arange(50))
 
 
-def test_unreadable_images_are_told_in_one_line(tmp_path, write_png, refusal):
+def test_unreadable_images_are_reported_in_one_line(tmp_path, write_png, refusal):
     from lci_tf.data.sets import folder
 
     for name in ("cat", "dog"):
@@ -75,6 +75,6 @@ def test_a_stream_is_counted(tmp_path):
         for _ in range(7):
             writer.write(record)
     source = tfrecord.find(tmp_path)["train"]()
-    assert source.count is None and tasks.counted(source).count == 7
+    assert source.count is None and tasks.with_count(source).count == 7
     known = numbered(5, "train")
-    assert tasks.counted(known) is known
+    assert tasks.with_count(known) is known

@@ -131,9 +131,11 @@ def test_refused_by_rest(server, what):
 
 
 def test_warm_up_requests_are_answered(server, export_dir):
+    records = list(tf.data.TFRecordDataset(str(export_dir / "1" / warmup.FILE)).as_numpy_iterator())
+    assert len(records) == 2
     with grpc.insecure_channel(server.grpc) as channel:
         predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
-        for record in tf.data.TFRecordDataset(str(export_dir / "1" / warmup.FILE)).as_numpy_iterator():
+        for record in records:
             request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
             request.model_spec.name = "features"
             assert "embedding" in predict(request, timeout=60).outputs

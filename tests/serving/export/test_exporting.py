@@ -1,7 +1,11 @@
 import errno
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
+import sysconfig
+import threading
 
 import numpy as np
 import pytest
@@ -52,15 +56,11 @@ def evaluated(model, photos):
 # Where lci_tf cannot be imported, as in TF Serving.
 ELSEWHERE = """
 import sys
+
+sys.modules["lci_tf"] = None  # importing it fails, wherever it is installed
 import numpy as np
 import tensorflow as tf
 
-try:
-    import lci_tf
-except ImportError:
-    pass
-else:
-    sys.exit("lci_tf can be imported here")
 folder, answers, *paths = sys.argv[1:]
 signature = tf.saved_model.load(folder).signatures["serving_default"]
 contents = [open(path, "rb").read() for path in paths]
@@ -70,17 +70,36 @@ np.savez(answers, **{name: value.numpy() for name, value in signature(image_byte
 
 def test_served_features_are_the_evaluated_ones(model, exported, photos, tmp_path):
     paths, expected = evaluated(model, photos)
-    # Isolated, in a folder without lci_tf, and without the editable installation's hook.
-    code = "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]\n"
-    code += "sys.path = [p for p in sys.path if 'lci' not in p]\n" + ELSEWHERE
     answers = tmp_path / "answers.npz"
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([sys.executable, "-I", "-c", code, str(exported), str(answers), *paths], cwd=tmp_path,
+    subprocess.run([sys.executable, "-I", "-c", ELSEWHERE, str(exported), str(answers), *paths], cwd=tmp_path,
                    env=environment, check=True)  # fmt: skip
-    found = np.load(answers)
-    assert set(found) == set(expected)
-    for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, atol=1e-5, rtol=1e-5, err_msg=name)
+    with np.load(answers) as found:
+        assert set(found) == set(expected)
+        for name, values in expected.items():
+            np.testing.assert_allclose(found[name], values, atol=1e-5, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
+def test_that_test_passes_wherever_the_clone_lies(tmp_path):
+    """In a folder with the package's name and a space, whose environment lies within, as scripts/venv makes it."""
+    root, clone = pathlib.Path(__file__).parents[3], tmp_path / "lci_tf of mine"
+    for folder in ("lci_tf", "tests"):
+        shutil.copytree(root / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(root / "pyproject.toml", clone)
+    packages = pathlib.Path(sysconfig.get_path("purelib"))
+    python = clone / ".venv" / "bin" / "python"
+    within = clone / ".venv" / packages.relative_to(sys.prefix)
+    for link, target in ((python, sys._base_executable), (within, packages)):
+        link.parent.mkdir(parents=True)
+        link.symlink_to(target)
+    (clone / ".venv" / "pyvenv.cfg").write_text(f"home = {pathlib.Path(sys._base_executable).parent}\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    test = "tests/serving/export/test_exporting.py::test_served_features_are_the_evaluated_ones"
+    result = subprocess.run([python, "-m", "pytest", "-q", test], cwd=clone, env=environment, capture_output=True,
+                            text=True)  # fmt: skip
+    assert result.returncode == 0, result.stdout
+    assert "1 passed" in result.stdout
 
 
 def test_pixels_give_what_their_png_gives(signatures):
@@ -136,6 +155,39 @@ def test_versions_count_up_and_are_never_overwritten(tmp_path, refusal):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "20", "21"]
     assert exporting.folder_of(tmp_path) == tmp_path / "21"
     assert os.access(tmp_path / "21", os.R_OK | os.X_OK)
+
+
+EXPORTING = """
+import os, pathlib, signal, sys
+from lci_tf.serving.export import exporting
+
+place = pathlib.Path(sys.argv[1])
+with exporting.new_version(place) as folder:
+    (folder / "half").touch()
+    print(flush=True)
+    sys.stdin.readline()
+sys.stdin.readline()
+with exporting.new_version(place):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_export_has_left_is_removed_and_not_what_another_is_writing(tmp_path):
+    (tmp_path / ".serving").mkdir()  # of scripts/serve
+    other = subprocess.Popen(
+        [sys.executable, "-c", EXPORTING, str(tmp_path)],
+        cwd=pathlib.Path(__file__).parents[3], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    other.stdout.readline()
+    threading.Timer(0.5, lambda: print(file=other.stdin, flush=True)).start()
+    with exporting.new_version(tmp_path) as folder:  # waits for its turn
+        assert (tmp_path / "1" / "half").exists() and folder.name.startswith(".")
+    other.communicate("\n")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {".serving", "1", "2"} < names and len(names) == 4
+    with exporting.new_version(tmp_path):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {".serving", "1", "2", "3"}
 
 
 def test_a_full_disk_leaves_nothing(tmp_path, refusal):

@@ -11,7 +11,7 @@ from lci_tf.data import open_source, pipeline
 from lci_tf.data.input_report import InputReport
 from lci_tf.evaluation.finetune import classifier
 from lci_tf.runs import trained
-from lci_tf.serving.export import signatures
+from lci_tf.serving.export import exporting
 
 NAMES = ("cat", "dog", "Kühe und Kälber")
 
@@ -30,15 +30,13 @@ def network():
 @pytest.fixture(scope="module", params=["centre", "ten"])
 def served(request, network, tmp_path_factory):
     """What others load, and the views."""
-    path = tmp_path_factory.mktemp("served")
-    (path / "labels.txt").write_text("\n".join(NAMES))
+    place = tmp_path_factory.mktemp("served")
     answers = classifier.answers(network, NAMES, "class")
-    signatures.save(
-        path / "saved_model", answers, network.variables, 32, 48, request.param, assets=[path / "labels.txt"]
-    )
-    assert [p.name for p in path.iterdir() if p.is_dir()] == ["saved_model"]  # nothing is left beside it
-    assert (path / "saved_model" / "assets" / "labels.txt").read_text() == "\n".join(NAMES)
-    return tf.saved_model.load(str(path / "saved_model")), request.param
+    folder = exporting.export_classifier(answers, network.variables, place, NAMES, 32, 48, request.param)
+    assert folder == place / "1" and list(place.iterdir()) == [folder]  # nothing is left beside it
+    assert (folder / "assets" / "labels.txt").read_text().splitlines() == list(NAMES)
+    assert "tell 3 labels apart" in (folder / "README.md").read_text()
+    return tf.saved_model.load(str(folder)), request.param
 
 
 @pytest.fixture(scope="module")
@@ -90,29 +88,3 @@ def test_several_labels_have_no_single_answer(network):
     assert classifier.answers(network, NAMES, "multi-label")(tf.zeros([2, 1, 32, 32, 3])).keys() == {
         "probabilities", "labels"
     }  # fmt: skip
-
-
-def test_an_old_one_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
-    path, one = tmp_path / "saved_model", tf.Variable(1.0)
-
-    def save(variable):
-        signatures.save(path, lambda x: {"y": tf.reduce_sum(x, [1, 2, 3, 4]) * 0 + variable}, [variable], 8, 8)
-
-    def value():
-        answer = tf.saved_model.load(str(path)).signatures["images"](images=tf.zeros([1, 8, 8, 3], tf.uint8))
-        return answer["y"].numpy().tolist()
-
-    save(one)
-    whole = tf.saved_model.save
-
-    def killed(module, place, signatures):
-        whole(module, place, signatures)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tf.saved_model, "save", killed)
-    with pytest.raises(KeyboardInterrupt):
-        save(tf.Variable(2.0))
-    assert value() == [1.0]
-    monkeypatch.undo()
-    save(tf.Variable(3.0))
-    assert value() == [3.0] and [p.name for p in tmp_path.iterdir()] == ["saved_model"]
