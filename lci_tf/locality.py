@@ -19,8 +19,10 @@ from lci_tf.config.settings import Settings
 from lci_tf.errors import InputError
 
 if TYPE_CHECKING:
-    from lci_tf.evaluation.locality.telling import Judge
+    from lci_tf.evaluation.locality.cells import Cell
+    from lci_tf.evaluation.locality.telling import Budget, Judge
     from lci_tf.pretraining.learner import Pretraining
+    from lci_tf.runs.provenance import Question
 
 _RUN, _LOCALITY, _OUTPUT = "Run", "Locality", "Output"
 _WINDOWS, _QUICK = "3,5,9,17,33,whole", "3,9,33,whole"
@@ -88,6 +90,15 @@ class _Subject:
         transform = self.learner.transforms[names.index(name)]
         return telling.by_classifier(self.learner.classifier, [self.learner.labels.index(n) for n in transform.labels])
 
+    def question(self, cell: "Cell", images: dict[str, Any], budget: "Budget") -> "Question":
+        """Everything that a cell's result depends on; `images` identifies the source."""
+        from lci_tf.evaluation.locality import cells
+
+        name = cell.transformation
+        uses_network = name == "lci" or (cell.window == "whole" and self.judge(name))
+        settings = dataclasses.replace(self.settings, transforms=(name,))
+        return cells.question(cell, settings, self.origin if uses_network else None, images, budget)
+
 
 def main() -> None:
     flag = cli.FLAGS
@@ -97,6 +108,7 @@ def main() -> None:
     from lci_tf import data
     from lci_tf.evaluation.locality import cells, report
     from lci_tf.evaluation.locality.telling import Budget
+    from lci_tf.runs import provenance
 
     settings, budget = subject.settings, Budget(images=flag.images, steps=flag.steps)
     windows = _windows(flag, settings.crop_size)
@@ -105,21 +117,23 @@ def main() -> None:
     source = data.open_source(dataset, split, folders)
     folder = pathlib.Path(flag.out_dir or subject.folder).expanduser()
     seeds = range(flag.seed, flag.seed + (flag.seeds or (1 if flag.quick else 2)))
-    todo = [cells.Cell(*of) for of in itertools.product(settings.transforms, seeds, windows)]
+    todo = [cells.Cell(*which) for which in itertools.product(settings.transforms, seeds, windows)]
     print(_announcement(flag, subject, source, budget), flush=True)
     kept = cells.Kept(folder / "cells")
-    asked, make = (
-        functools.partial(_asked, subject, source, budget),
-        functools.partial(_make, flag, subject, source, budget),
-    )
-    found = cells.measure(todo, asked, make, subject.judge, budget, kept)
+    questions = {cell: subject.question(cell, provenance.of_images(source), budget) for cell in todo}
+    make = functools.partial(_make, flag, subject, source, budget)
+    found = cells.measure(questions, make, subject.judge, budget, kept)
     accuracies = report.accuracies(found)
-    verdicts = {name: report.verdict(name, of, settings.crop_size) for name, of in accuracies.items()}
+    verdicts = {name: report.verdict(name, by_window, settings.crop_size) for name, by_window in accuracies.items()}
     print(report.table(accuracies, found[todo[0]]["test_images"]))
     print("\n".join(verdicts.values()))
-    _keep(folder, subject, asked(todo[0]), accuracies, verdicts)
+    report.keep(folder, accuracies, verdicts, settings, subject.origin, questions[todo[0]])
+    print(f"Results    {folder / 'locality.json'}")
+    print(f"Figure     {folder / 'locality.png'}")
     for name in settings.transforms:
-        _draw_windows(folder, kept, [cell for cell in todo if cell.transformation == name and cell.seed == seeds[0]])
+        path = folder / f"windows_{cells.file_name(name)}.png"
+        if kept.join_strips([cell for cell in todo if cell.transformation == name and cell.seed == seeds[0]], path):
+            print(f"Windows    {path}")
 
 
 def _of_settings(flag):
@@ -213,30 +227,6 @@ def _make(flag, subject, source, budget, name, seed):
     return tuple(made)
 
 
-def _asked(subject, source, budget, cell):
-    """Everything that a cell's result depends on, in plain values; see `provenance`."""
-    import hashlib
-    import inspect
-
-    from lci_tf import transforms
-    from lci_tf.runs import provenance
-
-    name = cell.transformation
-    settings = dataclasses.replace(subject.settings, transforms=(name,))
-    (transform,) = transforms.create([name], settings)
-    code = pathlib.Path(inspect.getfile(type(transform))).read_bytes()
-    of_run = name == "lci" or (cell.window == "whole" and subject.judge(name))
-    return provenance.question(
-        settings=dataclasses.asdict(settings),
-        code=hashlib.sha256(code).hexdigest()[:16],  # users change the code of their own transformations
-        network=subject.origin if of_run else None,
-        data=provenance.of_images(source),
-        budget=dataclasses.asdict(budget),
-        seed=cell.seed,
-        window=cell.window,
-    )
-
-
 def _announcement(flag, subject, source, budget):
     """What is about to be measured, and with which images and budget."""
     from lci_tf.evaluation.locality import pairs
@@ -258,41 +248,6 @@ def _announcement(flag, subject, source, budget):
     if any(map(subject.judge, settings.transforms)):
         lines.append("  Whole images are classified by the C of the run")
     return "\n".join(lines)
-
-
-def _keep(folder, subject, asked, accuracies, verdicts):
-    """Writes the results to a file and plots them."""
-    import json
-
-    from lci_tf import files, runs
-    from lci_tf.evaluation.locality import report
-    from lci_tf.plotting import plots
-
-    files.replace_file(folder / "locality.json", json.dumps({
-        "transformations": report.described(accuracies, verdicts),
-        "settings": dataclasses.asdict(subject.settings),
-        "network": subject.origin,
-        **{name: asked[name] for name in ("data", "budget")},
-        "versions": runs.versions(),
-    }, indent=2) + "\n")  # fmt: skip
-    plots.save(plots.locality(accuracies, told=report.TOLD), folder / "locality.png")
-    print(f"Results    {folder / 'locality.json'}")
-    print(f"Figure     {folder / 'locality.png'}")
-
-
-def _draw_windows(folder, kept, cells):
-    """Draws the windows that gave a transformation away, one row per size of window."""
-    import numpy as np
-    from PIL import Image
-
-    from lci_tf.evaluation.locality.cells import file_name
-    from lci_tf.plotting import pictures
-
-    strips = [kept.strip(cell) for cell in cells if cell.window != "whole"]
-    if strips:
-        path = folder / f"windows_{file_name(cells[0].transformation)}.png"
-        pictures.save(path, np.concatenate([np.asarray(Image.open(strip)) for strip in strips]))
-        print(f"Windows    {path}")
 
 
 if __name__ == "__main__":

@@ -1,20 +1,26 @@
 """Measures the table of accuracies cell by cell (transformation, seed, window), and keeps finished cells in files."""
 
 import dataclasses
+import hashlib
+import inspect
 import json
 import pathlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from PIL import Image
 from tqdm import tqdm
 
-from lci_tf import files
+from lci_tf import files, transforms
+from lci_tf.config.settings import Settings
 from lci_tf.evaluation.locality import telling, windows
 from lci_tf.evaluation.locality.bags import WHOLE, Window
 from lci_tf.evaluation.locality.pairs import Pairs
 from lci_tf.evaluation.locality.telling import Budget, Judge
 from lci_tf.plotting import pictures
+from lci_tf.runs import provenance
 from lci_tf.runs.provenance import Question
 
 Summary = dict[str, Any]
@@ -55,14 +61,45 @@ class Kept:
     def strip(self, cell: Cell) -> pathlib.Path:
         return self.folder / f"{cell.stem}.png"
 
+    def join_strips(self, cells: Sequence[Cell], path: pathlib.Path) -> bool:
+        """Writes one picture of the cells' windows, a row for each; returns whether there are any."""
+        strips = [np.asarray(Image.open(self.strip(cell))) for cell in cells if cell.window != WHOLE]
+        if strips:
+            pictures.save(path, np.concatenate(strips))
+        return bool(strips)
+
 
 def file_name(transformation: str) -> str:
     return re.sub(r"\W", "_", transformation)
 
 
+def question(
+    cell: Cell, settings: Settings, network: dict[str, Any] | None, images: dict[str, Any], budget: Budget
+) -> Question:
+    """Everything that a cell's result depends on; see `provenance`.
+
+    Args:
+      cell: what is measured.
+      settings: settings with this transformation only.
+      network: origin of the F that inpaints or of the C that judges, if there is one.
+      images: identifies the source images.
+      budget: how much to train.
+    """
+    (transform,) = transforms.create(settings.transforms, settings)
+    code = pathlib.Path(inspect.getfile(type(transform))).read_bytes()
+    return provenance.question(
+        settings=dataclasses.asdict(settings),
+        code=hashlib.sha256(code).hexdigest()[:16],  # users change the code of their own transformations
+        network=network,
+        data=images,
+        budget=dataclasses.asdict(budget),
+        seed=cell.seed,
+        window=cell.window,
+    )
+
+
 def measure(
-    cells: Sequence[Cell],
-    asked: Callable[[Cell], Question],
+    questions: Mapping[Cell, Question],
     make: Callable[[str, int], tuple[Pairs, Pairs]],
     judge: Callable[[str], Judge | None],
     budget: Budget,
@@ -71,8 +108,8 @@ def measure(
     """Measures all cells; finished ones are read from their files.
 
     Args:
-      cells: cells with the same transformation and seed must be consecutive, so that their images are made once.
-      asked: function from a cell to everything that it depends on; see `provenance`.
+      questions: the cells, each with everything that it depends on. Cells with the same transformation and seed must
+        be consecutive, so that their images are made once.
       make: function from a transformation and a seed to pairs to train on and pairs to test on.
       judge: function from a transformation to a network that already classifies whole images, or None.
       budget: how much to train.
@@ -81,17 +118,17 @@ def measure(
     kept.folder.mkdir(parents=True, exist_ok=True)
     found: dict[Cell, Summary] = {}
     made, made_of = None, None
-    with tqdm(total=len(cells), unit=" cells", leave=False) as bar:
-        for cell in cells:
+    with tqdm(total=len(questions), unit=" cells", leave=False) as bar:
+        for cell, asked in questions.items():
             bar.set_description(f"{cell.transformation}, r = {cell.window}, seed {cell.seed}")
-            summary = kept.find(cell, asked(cell))
+            summary = kept.find(cell, asked)
             if summary is None:
                 if made is None or made_of != (cell.transformation, cell.seed):
                     made = None  # frees memory before others are made
                     made, made_of = make(cell.transformation, cell.seed), (cell.transformation, cell.seed)
                 train, test = made
                 summary = _measure(cell, train, test, judge(cell.transformation), budget, kept)
-                kept.keep(cell, asked(cell), summary)
+                kept.keep(cell, asked, summary)
             found[cell] = summary
             bar.update()
     return found

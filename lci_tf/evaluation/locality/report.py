@@ -1,13 +1,20 @@
-"""Sums up the results: accuracies as a table, a verdict in one line for each transformation, and plain values."""
+"""Sums up the results: accuracies as a table, a verdict in one line for each transformation, a file and a plot."""
 
+import dataclasses
+import json
 import math
+import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lci_tf import files, runs
+from lci_tf.config.settings import Settings
 from lci_tf.evaluation.locality.bags import WHOLE, Window
 from lci_tf.evaluation.locality.cells import Cell, Summary
+from lci_tf.plotting import plots
+from lci_tf.runs.provenance import Question
 
 TOLD = 0.75
 """Accuracy from which on a transformation counts as told from natural images."""
@@ -98,3 +105,32 @@ def described(found: Accuracies, verdicts: Mapping[str, str]) -> dict[str, Any]:
         name: {"verdict": verdicts[name], "windows": {str(window): of._asdict() for window, of in by_window.items()}}
         for name, by_window in found.items()
     }
+
+
+def keep(
+    folder: pathlib.Path,
+    found: Accuracies,
+    verdicts: Mapping[str, str],
+    settings: Settings,
+    network: dict[str, Any] | None,
+    asked: Question,
+) -> None:
+    """Writes `locality.json` and `locality.png`.
+
+    Args:
+      folder: where to.
+      found, verdicts: accuracies and verdicts by transformation.
+      settings: settings of all transformations.
+      network: origin of C and F, if they are those of a run.
+      asked: what any of the cells depends on, for the images and the budget.
+    """
+    kept = {
+        "transformations": described(found, verdicts),
+        "settings": dataclasses.asdict(settings),
+        "network": network,
+        "data": asked["data"],
+        "budget": asked["budget"],
+        "versions": runs.versions(),
+    }
+    files.replace_file(folder / "locality.json", json.dumps(kept, indent=2) + "\n")
+    plots.save(plots.locality(found, told=TOLD), folder / "locality.png")
