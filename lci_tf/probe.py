@@ -8,16 +8,12 @@ images whose tiles were permuted and whose seams were inpainted by a network of 
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from lci_tf import cli
 from lci_tf.config import probe_protocols
 from lci_tf.errors import InputError
-
-if TYPE_CHECKING:
-    from lci_tf.data.source import Source
 
 _PROTOCOL, _OUTPUT = "Protocol", "Output"
 
@@ -76,38 +72,12 @@ _OVERRIDES = ("layers", "grid", "crop_size", "resize", "epochs", "batch_size", "
 def main() -> None:
     flag = cli.FLAGS
     _check(flag)
-    from lci_tf import runs
-    from lci_tf.evaluation.probe import probe_results
-    from lci_tf.evaluation.probe.frozen import FrozenFeatures
-    from lci_tf.evaluation.results import table
-    from lci_tf.runs import provenance, results_folder
-
     cli.require_trust(seam_run_dir=flag.seam_run_dir)
     model = cli.model_from_flags()
     if flag.task == "tiles":
-        return _probe_tiles(flag, model)
-    name = flag.protocol or probe_protocols.name_for(flag.dataset)
-    protocol = _protocol(flag, name, model.crop_size, model.resize)
-    model = model.only(protocol.layers or model.layers)
-    data = _open(flag)
-    names = data.train.label_names
-    metric = "accuracy" if data.train.label_kind == "class" else "average precision"
-    protocol = dataclasses.replace(protocol, metric=metric)
-    features = FrozenFeatures(model, protocol)
-    asked = _asked(flag, protocol, model, data)
-    folder = _folder(flag, protocol, model, asked)
-    results = results_folder.begin(folder, asked, "probe")
-    if results is None or (flag.multi_crop and not probe_results.has_multi_crop(results)):
-        print(f"Linear probe {protocol.name!r}\n{probe_protocols.describe(protocol, flag.solver)}")
-        found, more = _probe(flag, model, features, protocol, data, folder)
-        probe_results.draw_confusion(folder, found, names)
-        layers = probe_results.results_of(found, names)
-        results = {**asked, "network": model.origin, **more, "layers": layers, "versions": runs.versions()}
-        probe_results.keep(folder, results)
-    print(table(results["layers"]))
-    print(f"Inputs     {provenance.line(asked)}")
-    print(f"Results    {folder / 'results.json'}")
-    print(f"Curves     tensorboard --logdir={folder}")
+        _probe_tiles(flag, model)
+    else:
+        _probe_labels(flag, model)
 
 
 def _check(flag):
@@ -145,27 +115,78 @@ def _protocol(flag, name, crop_size, resize):
     return probe_protocols.resolve(name, given, crop_size, resize)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Data:
-    """The images of a probe.
+def _probe_labels(flag, model):
+    """Tests how well labels are predicted from features."""
+    from lci_tf import runs
+    from lci_tf.evaluation.probe import probe_results
+    from lci_tf.evaluation.results import table
 
-    Attributes:
-      train: labelled images to train on.
-      all_train: those from which `train` was chosen.
-      test: labelled images to test on.
-      folds: for each of STL-10's folds, the indices of its images in `train`.
-    """
+    name = flag.protocol or probe_protocols.name_for(flag.dataset)
+    protocol = _protocol(flag, name, model.crop_size, model.resize)
+    model = model.only(protocol.layers or model.layers)
+    images = _labelled_images(flag)
+    names = images.train.label_names
+    metric = "accuracy" if images.train.label_kind == "class" else "average precision"
+    probe = _probe(flag, model, dataclasses.replace(protocol, metric=metric))
+    asked = probe.question(images, _data(flag))
+    folder, results = _begin(flag, probe, asked)
+    if results is None or (flag.multi_crop and not probe_results.has_multi_crop(results)):
+        _announce(probe)
+        found, more = probe.labels(images, folder)
+        probe_results.draw_confusion(folder, found, names)
+        layers = probe_results.results_of(found, names)
+        results = {**asked, "network": model.origin, **more, "layers": layers, "versions": runs.versions()}
+        probe_results.keep(folder, results)
+    _print(table(results["layers"]), asked, folder)
+    print(f"Curves     tensorboard --logdir={folder}")
 
-    train: "Source"
-    all_train: "Source"
-    test: "Source"
-    folds: list | None
+
+def _probe_tiles(flag, model):
+    """Tests whether features tell natural images from permuted ones; see `evaluation.probe.tiles_task`."""
+    from lci_tf import runs
+    from lci_tf.data import labelled
+    from lci_tf.evaluation.probe import probe_results, tasks, tiles_task
+    from lci_tf.evaluation.probe.probing import Images
+    from lci_tf.plotting import pictures
+    from lci_tf.runs import provenance
+
+    seams = tiles_task.load(flag.seam_run_dir)
+    protocol = _protocol(flag, "tiles", seams.crops.crop_size, seams.crops.resize)
+    if not flag.layers and not set(protocol.layers) <= set(model.layers):
+        protocol = dataclasses.replace(protocol, layers=model.layers)  # a network with other names for its layers
+    cli.fetch_if_allowed(flag.dataset, flag.data_dir)
+    train, test = labelled.open_images(flag.dataset, flag.data_dir, flag.split, flag.test_split)
+    images = Images(tasks.with_count(train), test, train)
+    probe = _probe(flag, model.only(protocol.layers), protocol)
+    asked = probe.question(images, _data(flag), seams=provenance.of_network(seams.origin))
+    folder, results = _begin(flag, probe, asked)
+    if results is None:
+        _announce(probe)
+        examples = tiles_task.examples(seams, test, protocol, flag.seed, flag.max_bad_images)
+        pictures.save(folder / "examples.png", examples)
+        layers = probe_results.results_of([probe.tiles(images, seams, folder)], tiles_task.ANSWERS)
+        network = {"network": model.origin, "seams": seams.origin}
+        results = {**asked, **network, "layers": layers, "versions": runs.versions()}
+        probe_results.keep(folder, results)
+    _print(tiles_task.table(results), asked, folder)
+    print(f"Examples   {folder / 'examples.png'}")
 
 
-def _open(flag):
+def _probe(flag, model, protocol):
+    from lci_tf.evaluation.probe.probing import Probe
+
+    return Probe(
+        model=model, protocol=protocol, solver=flag.solver, mirror=flag.mirror, ten_crops=flag.multi_crop,
+        seed=flag.seed, in_memory=flag.cache, checkpoint_every=flag.checkpoint_every,
+        max_bad_images=flag.max_bad_images,
+    )  # fmt: skip
+
+
+def _labelled_images(flag):
     from lci_tf.data import labelled
     from lci_tf.data.source import check_batch
     from lci_tf.evaluation.probe import tasks
+    from lci_tf.evaluation.probe.probing import Images
 
     cli.fetch_if_allowed(flag.dataset, flag.data_dir)
     train, test = labelled.open_labelled(
@@ -177,122 +198,33 @@ def _open(flag):
     if flag.batch_size and flag.solver == "sgd":  # a protocol's may be larger: then images repeat within a batch
         check_batch(flag.batch_size, chosen.name, chosen.split, chosen.count)
     folds = labelled.stl10_folds(train, flag.data_dir) if flag.folds else None
-    return _Data(tasks.with_count(chosen), train, test, folds)
+    return Images(tasks.with_count(chosen), test, train, folds)
 
 
-def _asked(flag, protocol, model, data, **more):
-    """Everything that the results depend on, in plain values; see `provenance`."""
-    from lci_tf.runs import provenance
-
-    return provenance.question(
-        solver=flag.solver,
-        mirror=flag.mirror,
-        protocol={**probe_protocols.facts(protocol, flag.solver), "layers": model.layers},
-        network=provenance.of_network(model.origin),
-        data={
-            "dataset": flag.dataset,
-            "labels": len(data.train.label_names),
-            "train": provenance.of_images(data.train),
-            "test": provenance.of_images(data.test),
-            **{name: flag[name].value for name in ("label_fraction", "labels_per_class", "folds")},
-        },
-        seed=flag.seed,
-        **more,
-    )
+def _data(flag):
+    """What was asked for of the images, as part of the question."""
+    return {name: flag[name].value for name in ("dataset", "label_fraction", "labels_per_class", "folds")}
 
 
-def _folder(flag, protocol, model, asked):
+def _begin(flag, probe, asked):
+    """The folder of the results, and the results if it has them already."""
     from lci_tf.runs import results_folder
 
-    default = results_folder.default("probe", [protocol.name, flag.solver], model.origin, asked)
-    return pathlib.Path(flag.out_dir or default)
+    default = results_folder.default("probe", [probe.protocol.name, probe.solver], probe.model.origin, asked)
+    folder = pathlib.Path(flag.out_dir or default)
+    return folder, results_folder.begin(folder, asked, "probe")
 
 
-def _probe(flag, model, features, protocol, data, folder):
-    """Trains and tests. Returns the answers of each fold, and what else to keep with the results."""
-    from lci_tf.data import cache, share
-    from lci_tf.evaluation.probe import linear_probe, ridge_probe, tasks
-
-    def task_of(source):
-        views = "ten" if flag.multi_crop else "centre"
-        return tasks.by_labels(source, data.test, protocol, flag.seed, views, flag.max_bad_images)
-
-    def train_and_test(source, place):
-        if flag.cache:
-            source = cache.in_memory(source, protocol.resize)
-        return linear_probe.probe(features, task_of(source), protocol, place, flag.seed, flag.checkpoint_every)
-
-    if "random" in model.origin:
-        tasks.calibrate_batch_norm(model, task_of(data.all_train))
-    if flag.solver == "ridge":
-        found, regularisers = ridge_probe.probe(features, task_of(data.train), flag.seed, data.folds, flag.mirror)
-        return found, {"regularisers": regularisers}
-    if not data.folds:
-        return [train_and_test(data.train, folder)], {}
-    folds = {f"fold_{n}": share.of_numbers(data.train, numbers) for n, numbers in enumerate(data.folds, 1)}
-    return [train_and_test(source, folder / name) for name, source in folds.items()], {}
+def _announce(probe):
+    print(f"Linear probe {probe.protocol.name!r}\n{probe_protocols.describe(probe.protocol, probe.solver)}")
 
 
-def _probe_tiles(flag, model):
-    """Tests whether features tell natural images from permuted ones; see `evaluation.probe.tiles_task`."""
-    from lci_tf import runs
-    from lci_tf.data import labelled
-    from lci_tf.evaluation.probe import probe_results, tasks, tiles_task
-    from lci_tf.plotting import pictures
-    from lci_tf.runs import provenance, results_folder
+def _print(table, asked, folder):
+    from lci_tf.runs import provenance
 
-    seams = tiles_task.load(flag.seam_run_dir)
-    protocol = _protocol(flag, "tiles", seams.crops.crop_size, seams.crops.resize)
-    if not flag.layers and not set(protocol.layers) <= set(model.layers):
-        protocol = dataclasses.replace(protocol, layers=model.layers)  # a network with other names for its layers
-    model = model.only(protocol.layers)
-    cli.fetch_if_allowed(flag.dataset, flag.data_dir)
-    train, test = labelled.open_images(flag.dataset, flag.data_dir, flag.split, flag.test_split)
-    data = _Data(tasks.with_count(train), train, test, None)
-    asked = _asked(flag, protocol, model, data, seams=provenance.of_network(seams.origin))
-    folder = _folder(flag, protocol, model, asked)
-    results = results_folder.begin(folder, asked, "probe")
-    if results is None:
-        print(f"Linear probe {protocol.name!r}\n{probe_protocols.describe(protocol)}")
-        pictures.save(
-            folder / "examples.png", tiles_task.examples(seams, test, protocol, flag.seed, flag.max_bad_images)
-        )
-        found = _answers(flag, model, protocol, data, seams, folder)
-        layers = probe_results.results_of([found], tiles_task.ANSWERS)
-        network = {"network": model.origin, "seams": seams.origin}
-        results = {**asked, **network, "layers": layers, "versions": runs.versions()}
-        probe_results.keep(folder, results)
-    print(tiles_task.table(results))
+    print(table)
     print(f"Inputs     {provenance.line(asked)}")
     print(f"Results    {folder / 'results.json'}")
-    print(f"Examples   {folder / 'examples.png'}")
-
-
-def _answers(flag, model, protocol, data, seams, folder):
-    """Layer -> question -> how well a classifier on this layer answers it."""
-    from lci_tf.data import cache
-    from lci_tf.evaluation.probe import linear_probe, ridge_probe, tasks, tiles_task
-    from lci_tf.evaluation.probe.frozen import FrozenFeatures
-    from lci_tf.evaluation.results import SINGLE
-
-    features = FrozenFeatures(model, protocol)
-    train = cache.in_memory(data.train, protocol.resize) if flag.cache else data.train
-    asked = {
-        question: tiles_task.task(question, train, data.test, seams, protocol, flag.seed, flag.max_bad_images)
-        for question in tiles_task.QUESTIONS
-    }
-    if "random" in model.origin:
-        tasks.calibrate_batch_norm(model, next(iter(asked.values())))
-    answers: dict[str, dict[str, Any]] = {layer: {} for layer in features.layers}
-    for question, task in asked.items():
-        if flag.solver == "ridge":
-            ((found,), _) = ridge_probe.probe(features, task, flag.seed)
-        else:
-            place = folder / question.replace(" ", "_")
-            found = linear_probe.probe(features, task, protocol, place, flag.seed, flag.checkpoint_every)
-        for layer in features.layers:
-            answers[layer][question] = found[layer][SINGLE]
-    return answers
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from lci_tf.config import names
 
 _OFFERED = {
     "FrozenFeatures": "frozen",
+    "Probe": "probing",
     "QuickProbe": "quick_probe",
     "RidgeClassifier": "ridge",
     "Task": "tasks",
