@@ -59,43 +59,34 @@ def main() -> int | None:
     given: dict[str, Any] = {name: flag[name].value for name in names}
     materials = Materials(images=images, download=flag.download, **given)
     materials.run.flags()  # fails if there is no such run
-    missing, noted = [], {}
+    missing = []
     for name in flag.figures or FIGURES:
         try:
-            figure = find_figure(name)
-            for made, where in _make(figure, materials, flag.format):
+            for made, where in _make(find_figure(name), materials, flag.format):
                 print(f"  {made:18s} {where}", flush=True)
-                noted[made] = materials.question(figure)
         except InputError as error:
             missing.append(name)
             print(f"  {name:18s} not made: {error}", flush=True)
-    if noted:
-        _note(materials.folder / "figures.json", noted)
     # The exit code reports figures that were asked for by name and could not be made.
     return 1 if flag.figures and missing else 0
 
 
-def _note(path, noted):
-    """Records next to the figures what each of them depends on."""
-    import json
-
-    from lci_tf import files
-
-    before = json.loads(path.read_text()) if path.is_file() else {}
-    files.replace_file(path, json.dumps({**before, **noted}, indent=2) + "\n")
-
-
 def _make(figure, materials, ending):
-    """Makes a figure, and yields (name, file) for each of its parts."""
+    """Makes a figure, and yields (name, file) for each of its parts. Never replaces a figure of other images."""
     from lci_tf.plotting import plots
+    from lci_tf.reporting import noted
 
     for name, drawn in figure.draw(materials).items():
+        asked = materials.question(figure)
+        if materials.out_dir:
+            noted.check(materials.folder, name, asked)
         if isinstance(drawn, str):
             yield name, drawn
         else:
             path = materials.folder / f"{name}.{ending}"
             plots.save(drawn, path)
             yield name, path
+        noted.keep(materials.folder, name, asked)
 
 
 if __name__ == "__main__":

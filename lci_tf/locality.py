@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ flags.DEFINE_integer(
     module_name=_LOCALITY,
 )
 flags.DEFINE_string(
-    "out_dir", None, "folder for the results [RUN_DIR/locality, or runs/locality/DATASET]", module_name=_OUTPUT
+    "out_dir", None, "folder for the results [a subfolder of RUN_DIR/locality or runs/locality]", module_name=_OUTPUT
 )
 
 
@@ -69,14 +70,14 @@ class _Subject:
     Attributes:
       settings: settings of a training; its `transforms` are the ones to examine.
       images: data set, split and folders, as for `data.open_source`.
-      folder: the default folder for results.
+      home: folder of all default folders for results.
       learner: C and F of the run, if there is one.
       origin: in plain values, the checkpoint that `learner` is from.
     """
 
     settings: "Settings"
     images: tuple[str, str | None, Sequence[str]]
-    folder: pathlib.Path
+    home: pathlib.Path
     learner: "Pretraining | None" = None
     origin: dict[str, Any] | None = None
 
@@ -89,6 +90,16 @@ class _Subject:
             return None
         transform = self.learner.transforms[names.index(name)]
         return telling.by_classifier(self.learner.classifier, [self.learner.labels.index(n) for n in transform.labels])
+
+    def folder(self, images: dict[str, Any]) -> pathlib.Path:
+        """The default folder for results: another one for other images, weights or settings."""
+        from lci_tf.runs import provenance
+
+        settings = dataclasses.replace(
+            self.settings, transforms=()
+        )  # further transformations join those that are there
+        asked = provenance.question(settings=dataclasses.asdict(settings), origin=self.origin, data=images)
+        return self.home / f"{re.sub('[/:]', '_', self.images[0])}_{provenance.digest(asked)}"
 
     def question(self, cell: "Cell", images: dict[str, Any], budget: "Budget") -> "Question":
         """Everything that a cell's result depends on; `images` identifies the source."""
@@ -115,12 +126,13 @@ def main() -> None:
     dataset, split, folders = subject.images
     cli.fetch_if_allowed(dataset, folders)
     source = data.open_source(dataset, split, folders)
-    folder = pathlib.Path(flag.out_dir or subject.folder).expanduser()
+    images = provenance.of_images(source)
+    folder = pathlib.Path(flag.out_dir or subject.folder(images)).expanduser()
     seeds = range(flag.seed, flag.seed + (flag.seeds or (1 if flag.quick else 2)))
     todo = [cells.Cell(*which) for which in itertools.product(settings.transforms, seeds, windows)]
     print(_announcement(flag, subject, source, budget), flush=True)
     kept = cells.Kept(folder / "cells")
-    questions = {cell: subject.question(cell, provenance.of_images(source), budget) for cell in todo}
+    questions = {cell: subject.question(cell, images, budget) for cell in todo}
     make = functools.partial(_make, flag, subject, source, budget)
     found = cells.measure(questions, make, subject.judge, budget, kept)
     accuracies = report.accuracies(found)
@@ -128,6 +140,7 @@ def main() -> None:
     print(report.table(accuracies, found[todo[0]]["test_images"]))
     print("\n".join(verdicts.values()))
     report.keep(folder, accuracies, verdicts, settings, subject.origin, questions[todo[0]])
+    print(f"Inputs     {provenance.line(provenance.question(network=subject.origin, data=images))}")
     print(f"Results    {folder / 'locality.json'}")
     print(f"Figure     {folder / 'locality.png'}")
     for name in settings.transforms:
@@ -148,8 +161,7 @@ def _of_settings(flag):
     if "lci" in settings.transforms:
         raise InputError("--transforms=lci: needs a trained inpainter; give --run_dir, a run of lci_tf.train with lci, "
                          "or leave it out")  # fmt: skip
-    folder = pathlib.Path("runs/locality") / flag.dataset.replace("/", "_").replace(":", "_")
-    return _Subject(settings, (flag.dataset, flag.split, flag.data_dir), folder)
+    return _Subject(settings, (flag.dataset, flag.split, flag.data_dir), pathlib.Path("runs/locality"))
 
 
 def _of_run(flag):

@@ -127,8 +127,9 @@ def main() -> None:
     # The length of an epoch of a stream is unknown: then measure only at the start and at the end.
     every = max(1, round(flag.probe_every * source.count / settings.batch_size)) if source.count else plan.steps
     during = training.During(
-        probe=_logged(probe) if probe else None, probe_every=every, held_out=probe.held_out if probe else None,
-        measure=UnlabelledMeasures, export=_export, export_every=flag.export_every,
+        probe=_logged(probe) if probe else None, probed=probe and provenance.digest(probe.question()),
+        probe_every=every, held_out=probe.held_out if probe else None, measure=UnlabelledMeasures, export=_export,
+        export_every=flag.export_every,
     )  # fmt: skip
     with strategy.ending_with_others(devices):
         training.train(run, source, plan, devices, report, during)

@@ -125,15 +125,32 @@ def test_figures_are_of_these_images_and_weights(run, images, tmp_path):
 
 
 def test_figures_of_other_images_do_not_replace_each_other(run, images, tmp_path):
-    def folder(*images):
-        return Materials(run_dir=str(run.path), images=images or None).folder
+    def folder(*places):
+        return Materials(run_dir=str(run.path), images=places and ("folder", None, places)).folder
 
+    copied, fewer = tmp_path / "copied", tmp_path / "fewer"
+    for place in (copied, fewer):
+        shutil.copytree(images, place)
+    (fewer / "cups" / "0.png").unlink()
     of_run = run.path / "figures"
-    others = [folder("folder", None, [place]) for place in (images, tmp_path)]
-    others += [folder("folder", "test", [images]), folder("voc/2007", None, [images])]
-    assert folder() == of_run and len({of_run, *others}) == 5
-    assert all(other.parent == of_run for other in others) and folder("folder", None, [images]) == others[0]
+    others = {folder(images), folder(copied), folder(fewer)}
+    assert folder() == of_run and {other.parent for other in others} == {of_run}
+    assert folder(images) == folder(copied) != folder(fewer)
     assert Materials(run_dir=str(run.path), images=("folder", None, [images]), out_dir="here").folder.name == "here"
+
+
+def test_a_figure_of_other_images_is_not_replaced(run, images, tmp_path, figures):
+    fewer = tmp_path / "fewer"
+    shutil.copytree(images, fewer)
+    (fewer / "cups" / "0.png").unlink()
+    asked = [f"--run_dir={run.path}", "--figures=mean_image", "--dataset=folder", f"--out_dir={tmp_path / 'out'}"]
+    assert figures(*asked, f"--data_dir={images}")[0][0] == 0
+    before = (tmp_path / "out" / "mean_image.png").read_bytes()
+    (code, _, _), said = figures(*asked, f"--data_dir={fewer}")
+    refused = f"not made: --out_dir={tmp_path / 'out'}: has this figure of other images; choose another folder"
+    assert code == 1 and said["mean_image"] == refused
+    assert (tmp_path / "out" / "mean_image.png").read_bytes() == before
+    assert figures(*asked, f"--data_dir={images}")[0][0] == 0
 
 
 def test_curves_of_several_runs(run, images, tmp_path, refusal):

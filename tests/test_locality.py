@@ -89,13 +89,18 @@ def test_of_a_run(run, run_command, tmp_path):
     assert len(of_lci) == 2
     for line in of_lci:  # results that were kept are shown in the same words
         assert line in [shown.split() for shown in again[1].splitlines()]
-    cells = {path.stem: read(path) for path in (run.path / "locality" / "cells").glob("*.json")}
+    (folder,) = (run.path / "locality").iterdir()
+    assert f"Results    {folder / 'locality.json'}" in first[1] and "Inputs     images train " in first[1]
+    cells = {path.stem: read(path) for path in (folder / "cells").glob("*.json")}
     of_run = {name for name, cell in cells.items() if cell["asked"]["network"]}
     assert of_run == {"rot_whole_seed1", "lci_whole_seed1", "lci_3_seed1"}  # on no other cell does a checkpoint bear
     assert cells["lci_3_seed1"]["asked"]["network"]["step"] == 40
     assert cells["lci_3_seed1"]["found"]["test_images"] == 32
     for name in ("rot", "warp", "lci"):
-        assert (run.path / "locality" / f"windows_{name}.png").is_file()
+        assert (folder / f"windows_{name}.png").is_file()
+    (others,) = run_command("locality", [*flags, "--transforms=rot", "--dataset=synthetic", "--split=test"])
+    assert others[0] == 0, others[2]
+    assert len(list((run.path / "locality").iterdir())) == 2  # nothing of other images is replaced
 
 
 MISTAKES = {

@@ -57,10 +57,12 @@ def fetch(dataset: str, data_dirs: Sequence[str | pathlib.Path] = ()) -> None:
 def _directories(data_dirs):
     if isinstance(data_dirs, (str, os.PathLike)):
         data_dirs = [data_dirs]
-    whole = ",".join(map(os.fspath, data_dirs))
-    if len(data_dirs) > 1 and not files.is_bucket(whole) and files.as_path(whole).is_dir():
-        raise InputError(f"--data_dir={whole}: commas separate folders; put a name that contains a comma in double "
-                         f"quotes: --data_dir='\"{whole}\"'")  # fmt: skip
+    if len(data_dirs) > 1:
+        for comma in (",", ", "):  # absl strips the blanks
+            whole = comma.join(map(os.fspath, data_dirs))
+            if not files.is_bucket(whole) and files.as_path(whole).is_dir():
+                raise InputError(f"--data_dir={whole}: commas separate folders; put a name that contains a comma in "
+                                 f"double quotes: --data_dir='\"{whole}\"'")  # fmt: skip
     return [files.as_path(d) for d in data_dirs] or [None]
 
 

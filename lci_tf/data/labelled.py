@@ -9,6 +9,7 @@ import numpy as np
 from lci_tf import data
 from lci_tf.data import share
 from lci_tf.data.sets import stl10
+from lci_tf.data.sets.tfds_sets import TfdsSource
 from lci_tf.data.source import ImageFiles, PixelArray, Source
 from lci_tf.errors import InputError
 
@@ -179,8 +180,7 @@ def _choose_splits(dataset, data_dirs, train_split, test_split, is_suitable=None
         if train.split == test.split:
             raise InputError(f"{train.split} cannot be for training and for testing; {advice}")
         if shared := _shared(train, test):
-            raise InputError(f"{train.split} and {test.split} share {len(shared):,} images, such as {shared[0]}; "
-                             f"{advice}")  # fmt: skip
+            raise InputError(f"{train.split} and {test.split} share {shared}; {advice}")
         return train, test
     only = train or test or next(suitable(names), None)
     if only is None:
@@ -188,11 +188,15 @@ def _choose_splits(dataset, data_dirs, train_split, test_split, is_suitable=None
     return share.between(only, 0.2, 1.0), share.between(only, 0.0, 0.2)
 
 
-def _shared(first, second) -> list[str]:
-    """Paths of the images that are in both splits; only sources of image files are compared."""
+def _shared(first, second) -> str | None:
+    """The images that are in both splits, in words; only files and splits of tensorflow-datasets are compared."""
     if isinstance(first, ImageFiles) and isinstance(second, ImageFiles):
-        return sorted(set(first.paths) & set(second.paths))
-    return []
+        paths = set(first.paths) & set(second.paths)
+        return f"{len(paths):,} images, such as {min(paths)}" if paths else None
+    if isinstance(first, TfdsSource) and isinstance(second, TfdsSource):
+        parts = set(first.parts) & set(second.parts)
+        return f"the images of {', '.join(sorted(parts))}" if parts else None
+    return None
 
 
 def _is_labelled(source):

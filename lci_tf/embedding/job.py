@@ -53,18 +53,15 @@ class Job:
         for name, rows in known_by.items():
             if rows.dtype == object:
                 raise InputError(f"--features={name}: is text; only numbers are kept, such as probabilities")
-        protocol = {
-            "model": which,
-            "data": {
-                "name": source.name,
-                "data_dir": list(self.data_dir),
-                **provenance.of_images(source, labels=False),
-            },
-            known_picture.ANSWERS: known_picture.answers(known_by),
-            "features": list(self.features),
-            "format": self.format,
-            "shard_size": self.shard_size,
-        }
+        images = provenance.of_images(source, labels=False)
+        protocol = provenance.question(
+            model=which,
+            data={"name": source.name, "data_dir": self.data_dir, **images},
+            features=self.features,
+            format=self.format,
+            shard_size=self.shard_size,
+            **{known_picture.ANSWERS: known_picture.answers(known_by)},
+        )
         work = Work(self.features, self.batch_size, self.in_flight, self.shard_size, protocol)
         shapes = {name: rows.shape[1:] for name, rows in known_by.items()}
         return source, predictor, work, shards.FORMATS[self.format](files.as_path(self.out_dir), shapes)

@@ -118,9 +118,10 @@ class During:
     """What is done during a training, beside its steps.
 
     Attributes:
-      probe: called with C's features and the step, every `probe_every` steps; gives accuracies per layer.
-      measure: takes what gives a sample of the images, and gives what is called with C's features every `probe_every`
-        steps; that gives numbers by layer and name.
+      probe: function from C's features and the step to accuracies per layer, called every `probe_every` steps.
+      probed: identifies the images and the method of `probe`; see `provenance.digest`.
+      measure: function from a sampler of the images to a function from C's features to numbers by layer and name, which
+        is called every `probe_every` steps.
       held_out: images that are not trained on, with their report. F's patches are measured on them, by default on
         images that are.
       export: called by the chief with the run and the step, every `export_every` steps, if any, after a checkpoint; and
@@ -128,6 +129,7 @@ class During:
     """
 
     probe: Callable | None = None
+    probed: str | None = None
     probe_every: int = 0
     measure: Callable | None = None
     held_out: tuple[Source, InputReport] | None = None
@@ -153,16 +155,16 @@ def train(
     with strategy.scope():
         learner = build(plan)
     memory.require(needed_memory.estimate(learner, plan.settings, strategy))
-    checkpoints = Checkpoints(run, checkpointed(learner), keep=plan.keep_checkpoints, is_chief=chief)
+    checkpoints = Checkpoints(run, checkpointed(learner), plan.keep_checkpoints, chief, scored_by=during.probed)
     held, is_unseen = [f"step {step}" for step in checkpoints.steps()], run.left_out.exists()
     check_agreement(strategy, {f"--run_dir (this one has checkpoints of {', '.join(held) or 'no step'})": held})
     first_step = checkpoints.restore_latest() or 0
     if first_step == 0:
         load_given_weights(learner, plan)
     else:
+        _check_images(run, source)
         if chief:
             during.export_at(run, first_step, plan.steps)  # it may have been killed between checkpoint and export
-        _check_images(run, source)
     if first_step >= plan.steps:
         log.info("%s is finished: %d steps", run.path, first_step)
         if not is_unseen:
@@ -177,7 +179,7 @@ def train(
 
 
 def _fit(learner, run, source, plan, strategy, report, during, checkpoints, first_step, is_unseen):
-    """The steps from `first_step` on, and what happens beside them; if none is left, the look that was left out."""
+    """Runs the steps from `first_step` on. If none is left, it makes up for a measurement that was interrupted."""
 
     def make(worker, start_step=first_step):
         made = learner.transforms

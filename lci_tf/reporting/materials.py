@@ -3,12 +3,13 @@
 import dataclasses
 import functools
 import pathlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from matplotlib.figure import Figure
 
-from lci_tf import data, files, runs
+from lci_tf import data, runs
 from lci_tf.config.settings import Settings
 from lci_tf.data import labelled
 from lci_tf.data.input_report import InputReport
@@ -55,10 +56,10 @@ class Materials:
 
     @property
     def folder(self) -> pathlib.Path:
-        """By default within the run; of images that are not the run's, in a folder of theirs."""
+        """The folder for the figures: by default in the run, with a subfolder for images that are not the run's."""
         if self.out_dir:
             return pathlib.Path(self.out_dir).expanduser()
-        return self.run.path / "figures" / (_name_of(*self.images) if self.images else "")
+        return self.run.path / "figures" / (self._name_of_images() if self.images else "")
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -88,7 +89,7 @@ class Materials:
 
     @functools.cached_property
     def available(self) -> tuple[str, str | None, Sequence[str]]:
-        """Which images, once they are there."""
+        """Data set, split and folders of the images, which are fetched first if that is allowed."""
         dataset, split, folders = self.images or self.run.data()
         if self.download:
             data.fetch(dataset, folders)
@@ -106,6 +107,11 @@ class Materials:
     @functools.cached_property
     def _made(self) -> dict[Callable, Any]:
         return {}
+
+    def _name_of_images(self) -> str:
+        """A name for a folder: other images have another one."""
+        identified = [provenance.of_images(source) for source in (self.source, self.test_source)]
+        return f"{re.sub('[/:]', '_', self.available[0])}_{provenance.digest({'images': identified})}"
 
     def question(self, figure: "PaperFigure") -> provenance.Question:
         """What a figure depends on: the run itself, its weights, and images, as far as it shows them."""
@@ -134,9 +140,3 @@ class PaperFigure(NamedTuple):
     draw: Callable[[Materials], Mapping[str, Figure | str]]
     images: Literal["source", "test_source"] | None = "source"
     shows_weights: bool = True
-
-
-def _name_of(dataset, split, folders):
-    """Of images, for a folder: other places have other names."""
-    places = [split, *map(files.absolute, folders)]
-    return f"{dataset.replace('/', '_').replace(':', '_')}_{provenance.digest({'places': places})}"

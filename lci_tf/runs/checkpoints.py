@@ -30,14 +30,19 @@ class Checkpoints:
       objects: what to save: networks, optimisers and metrics by name. The same names restore them.
       keep: number of recent checkpoints to keep.
       is_chief: whether this process's files are the ones to keep.
+      scored_by: identifies what gives the scores; the best of other scores does not count.
     """
 
-    def __init__(self, run: Run, objects: dict[str, Any], keep: int = 3, is_chief: bool = True):
+    def __init__(
+        self, run: Run, objects: dict[str, Any], keep: int = 3, is_chief: bool = True, scored_by: str | None = None
+    ):
         import tensorflow as tf
 
         self._checkpoint = tf.train.Checkpoint(**objects)
         self._run, self._keep, self._is_chief = run, keep, is_chief
-        self._best = _read_best(run.best)
+        self._scored_by = {"by": scored_by} if scored_by else {}
+        best = _read_best(run.best)
+        self._best = best if best and best.get("by", scored_by) == scored_by else None
         self._step: int | None = None  # of the checkpoint that was saved or restored last
 
     @property
@@ -94,7 +99,7 @@ class Checkpoints:
         if math.isnan(score) or (best and (step == best["step"] or not score > best["score"])):
             return False
         self._write(self._run.best, step)
-        self._best = {"step": int(step), "score": float(score)}
+        self._best = {"step": int(step), "score": float(score), **self._scored_by}
         if self._is_chief:
             replace_file(self._run.best / "best.json", json.dumps(self._best) + "\n")
             _sweep(self._run.best, [step])
@@ -214,8 +219,9 @@ def _steps_that_count(directory):
 
 
 def _read_best(directory):
+    """The best checkpoint so far: `"step"`, `"score"`, and `"by"` what it was scored; None without one."""
     path = directory / "best.json"
-    return json.loads(path.read_text()) if path.is_file() else None  # {"step", "score"}
+    return json.loads(path.read_text()) if path.is_file() else None
 
 
 def _sweep(directory, steps):

@@ -64,8 +64,10 @@ def difference(before: Question, now: Question) -> str | None:
 def line(asked: Question) -> str:
     """What a result depends on, in one line for the screen."""
     parts = [f"{part['split']} {_short(part)}" for part in _all_with("contents", asked.get("data", {}))]
-    weights = [network.get("digest", "random") for network in (asked.get("networks") or [asked["network"]])]
-    return f"images {', '.join(dict.fromkeys(parts))}; weights {', '.join(weights)}; lci_tf {asked[_VERSION]}"
+    networks = [network for network in asked.get("networks") or [asked["network"]] if network is not None]
+    weights = ", ".join(network.get("digest", "random") for network in networks)
+    said = [f"images {', '.join(dict.fromkeys(parts))}", f"weights {weights}" if networks else ""]
+    return "; ".join([*filter(None, said), f"lci_tf {asked[_VERSION]}"])
 
 
 def _short(part):

@@ -195,6 +195,14 @@ def test_the_best_survives_resumes(run):
     assert {path.name.split(".")[0] for path in run.best.iterdir()} == {"best", "step-70"}
 
 
+def test_scores_by_something_else_do_not_count(run):
+    def save_best(step, score, by):
+        return Checkpoints(run, {"weights": tf.Variable(0.0)}, scored_by=by).save_best(step, score)
+
+    asked = [(10, 0.5, "cats"), (20, 0.4, "cats"), (30, 0.3, "dogs"), (40, 0.2, "dogs"), (50, 0.35, "dogs")]
+    assert [step for step, *of in asked if save_best(step, *of)] == [10, 30, 50]
+
+
 def test_other_workers_leave_nothing_behind(run, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
     (tmp_path / "elsewhere").mkdir()

@@ -66,7 +66,8 @@ def is_prepared(name: str, data_dir: pathlib.Path | None) -> bool:
 
 def may_go_to(data_dir: pathlib.Path) -> bool:
     """Whether tfds may use a folder that has no images: it is empty, or has been used by tfds before."""
-    return (data_dir / "downloads").is_dir() or not any(data_dir.iterdir())
+    visible = (path for path in data_dir.iterdir() if not path.name.startswith("."))  # the lock of a download is not
+    return (data_dir / "downloads").is_dir() or not any(visible)
 
 
 def find(name: str, data_dir: pathlib.Path | None) -> Splits:
@@ -76,7 +77,10 @@ def find(name: str, data_dir: pathlib.Path | None) -> Splits:
     if not builder.is_prepared():
         raise NotPrepared(name, place, otherwise=", or have network access, and leave out --nodownload")
     splits = sorted(builder.info.splits, key=lambda s: (PREFERRED.index(s) if s in PREFERRED else len(PREFERRED), s))
-    return {split: functools.partial(_open, name, builder, split) for split in splits}
+    found: Splits = {split: functools.partial(_open, name, builder, split) for split in splits}
+    if name.startswith("voc/") and {"train", "validation"} <= set(splits):  # tfds does not have VOC's own union of them
+        found["trainval"] = functools.partial(_open, name, builder, "trainval", "train+validation")
+    return found
 
 
 find_imagenet2012 = functools.partial(find, "imagenet2012")
@@ -106,28 +110,38 @@ def first_line(error: Exception) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsSource(StreamSource):
-    """One split. `to_row` converts tfds's examples, in which the image is still encoded, to rows."""
+    """One split, or several as one.
 
-    builder: Any  # a `tfds.core.DatasetBuilder`
+    Attributes:
+      builder: a `tfds.core.DatasetBuilder`.
+      image_key: name of the images among tfds's features.
+      to_row: converts tfds's examples, in which the image is still encoded, to rows.
+      parts: tfds's names of the split, or of those that it joins.
+    """
+
+    builder: Any
     image_key: str
     to_row: Callable[[dict], Row]
+    parts: tuple[str, ...]
 
-    def stream(self) -> tf.data.Dataset:
+    def examples(self) -> tf.data.Dataset:
+        """tfds's examples in the stored order, with the images still encoded."""
         import tensorflow_datasets as tfds
 
-        examples = self.builder.as_dataset(
-            split=self.split, shuffle_files=False, decoders={self.image_key: tfds.decode.SkipDecoding()}
-        )
-        return examples.map(self.to_row, num_parallel_calls=tf.data.AUTOTUNE)
+        encoded = {self.image_key: tfds.decode.SkipDecoding()}
+        return self.builder.as_dataset(split="+".join(self.parts), shuffle_files=False, decoders=encoded)
+
+    def stream(self) -> tf.data.Dataset:
+        return self.examples().map(self.to_row, num_parallel_calls=tf.data.AUTOTUNE)
 
     def facts(self) -> Iterator[bytes]:
         """What tfds itself records: the version, and the numbers of bytes and examples."""
-        split = self.builder.info.splits[self.split]
+        split = self.builder.info.splits["+".join(self.parts)]
         yield repr((self.builder.info.full_name, split.num_bytes, split.shard_lengths)).encode()
         yield from fingerprints.of_records([str(path) for path in split.filepaths])
 
 
-def _open(name, builder, split):
+def _open(name, builder, split, tfds_split=None):
     import tensorflow_datasets as tfds
 
     features = builder.info.features
@@ -135,7 +149,7 @@ def _open(name, builder, split):
     if image_key is None:
         raise InputError(f"--dataset={on_command_line(name)}: has no image among its features {', '.join(features)}")
     kind, names, label = _labels(features, tfds)
-    if split == "unlabelled":
+    if split == "unlabelled" or (name, split) == ("voc/2012", "test"):  # of which VOC keeps the annotations secret
         kind, names, label = "none", (), None
 
     def to_row(example):
@@ -145,12 +159,13 @@ def _open(name, builder, split):
     return TfdsSource(
         name=on_command_line(name),
         split=split,
-        count=builder.info.splits[split].num_examples,
+        count=builder.info.splits[tfds_split or split].num_examples,
         label_kind=kind,
         label_names=names,
         builder=builder,
         image_key=image_key,
         to_row=to_row,
+        parts=tuple((tfds_split or split).split("+")),
     )
 
 

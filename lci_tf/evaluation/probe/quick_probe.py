@@ -1,5 +1,6 @@
 """Ridge and kNN accuracy for each layer within seconds, to watch features during training."""
 
+import dataclasses
 import logging
 from collections.abc import Callable
 
@@ -12,6 +13,8 @@ from lci_tf.data.source import Source
 from lci_tf.evaluation.neighbours.exact_search import knn_accuracy
 from lci_tf.evaluation.pooled_features import Maps, pooled_features
 from lci_tf.evaluation.probe.ridge import ridge_accuracy
+from lci_tf.runs import provenance
+from lci_tf.runs.provenance import Question
 
 Results = dict[str, dict[str, float]]
 
@@ -57,6 +60,11 @@ class QuickProbe:
         self._seed = seed
         self.measure = "average precision" if train.label_kind == "multi-label" else "right"
         """What is measured, for the heading of the results in percent."""
+
+    def question(self) -> Question:
+        """What its results depend on, except for the features."""
+        images = [provenance.of_images(source) for source, _ in self._sources]
+        return provenance.question(data=images, crops=dataclasses.asdict(self._crops), grid=self._grid, seed=self._seed)
 
     def probe(self, features_model: Callable[..., Maps]) -> Results:
         """Layer -> `"ridge"` and `"knn"` -> accuracy on the test images, in [0, 1].

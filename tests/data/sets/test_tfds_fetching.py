@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from lci_tf import data
 from lci_tf.data import open_source
+from lci_tf.data.sets import tfds_fetching
 
 tfds = pytest.importorskip("tensorflow_datasets")
 
@@ -201,6 +202,17 @@ def test_a_training_fetches_its_images(declare, photos, tmp_path):
         and f"to {tmp_path}/tensorflow_datasets; --nodownload" in first
     )
     assert (tmp_path / "run" / "checkpoints" / "step-1.index").exists()
+
+
+def test_what_could_not_be_fetched_is_tried_again(silent, tmp_path, refusal, monkeypatch):
+    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{silent}")
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{silent}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr(tfds_fetching, "_PATIENCE", 0.2)
+    for _ in range(2):
+        message = refusal(data.fetch, "stl10", [tmp_path])
+        assert ", and cannot be downloaded from ai.stanford.edu (" in message
+    assert "--dataset=stl10: not prepared in" in refusal(open_source, "stl10", None, [tmp_path])
 
 
 def test_a_refusal_is_told_at_once(declare, server, tmp_path, refusal):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lci_tf.data import open_source, split_names
+from lci_tf.data import labelled, open_source, split_names
 from lci_tf.data.sets import stl10, tfds_sets
 
 tfds = pytest.importorskip("tensorflow_datasets")
@@ -143,6 +143,37 @@ def test_voc_does_not_count_classes_with_only_difficult_objects(tmp_path, read_a
     present = [{source.label_names[i]: value for i, value in enumerate(label) if value} for label in labels]
     assert present == [{"cat": 1, "dog": -1}, {"train": 1}, {"cow": -1}]
     assert read_all(open_source("voc/2007", "test", [tmp_path]))[1] == [[0] * 20]
+
+
+def voc_example(seed):
+    labels = ["cat"] if seed % 2 else ["dog"]
+    return {"image": random_image(seed), "image/filename": f"{seed}.jpg", "objects": [], "labels": labels,
+            "labels_no_difficult": labels}  # fmt: skip
+
+
+def test_voc_is_trained_on_trainval_and_tested_on_test(tmp_path, read_all, refusal):
+    parts = {"train": range(3), "validation": range(3, 5), "test": range(5, 6)}
+    store_official(tmp_path, "voc/2007", {split: [voc_example(i) for i in seeds] for split, seeds in parts.items()})
+    asked = ("voc/2007", [tmp_path], "--dataset", ("multi-label",))
+    train, test = labelled.open_labelled(*asked)
+    assert (train.split, train.count, test.split, test.count) == ("trainval", 5, "test", 1)
+    np.testing.assert_array_equal(read_all(train)[0], [random_image(seed) for seed in range(5)])
+    assert train.fingerprint != open_source("voc/2007", "train", [tmp_path]).fingerprint
+    assert "trainval and validation share the images of validation" in refusal(
+        labelled.open_labelled, *asked, "trainval", "validation"
+    )
+    train, test = labelled.open_labelled(*asked, None, "validation")
+    assert (train.split, test.split) == ("train", "validation")
+
+
+def test_voc_2012_is_not_tested_on_images_without_annotations(tmp_path):
+    parts = {"train": range(3), "validation": range(3, 5), "test": range(5, 6)}
+    examples = {split: [voc_example(i) for i in seeds] for split, seeds in parts.items()}
+    examples["test"][0] |= {"labels": [], "labels_no_difficult": []}
+    store_official(tmp_path, "voc/2012", examples)
+    train, test = labelled.open_labelled("voc/2012", [tmp_path], "--dataset", ("multi-label",))
+    assert (train.split, test.split) == ("train", "validation")
+    assert open_source("voc/2012", "test", [tmp_path]).label_kind == "none"
 
 
 def test_any_other_set_is_opened_by_its_name(tmp_path, read_all):

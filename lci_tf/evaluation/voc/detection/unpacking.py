@@ -11,13 +11,18 @@ from lci_tf.data.sets import voc
 from lci_tf.data.sets.tfds_sets import TfdsSource
 from lci_tf.data.source import ImageFiles
 from lci_tf.imaging import decoding
+from lci_tf.runs import provenance
 
 _EDGES = ("ymin", "xmin", "ymax", "xmax")  # order in tensorflow-datasets
 
 
 def unpack(source: TfdsSource, home: pathlib.Path) -> ImageFiles:
-    """Writes the images and objects of a split of voc/2007 or voc/2012 below `home`, unless it is complete."""
-    place = home / source.name.replace("/", "_")
+    """Writes the images and objects of a split of voc/2007 or voc/2012 below `home`, unless it is complete.
+
+    The folder's name has a digest of the images, so that it is complete for these images and no others.
+    """
+    images = provenance.digest(provenance.of_images(source))
+    place = home / f"{source.name.replace('/', '_')}_{images}"
     listed = place / "ImageSets" / "Main" / f"{source.split}.txt"
     if not listed.is_file():
         for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):
@@ -30,10 +35,8 @@ def unpack(source: TfdsSource, home: pathlib.Path) -> ImageFiles:
 def _examples(source):
     import tensorflow_datasets as tfds
 
-    decoders = {source.image_key: tfds.decode.SkipDecoding()}
-    examples = source.builder.as_dataset(split=source.split, shuffle_files=False, decoders=decoders)
     doing = f"unpacking {source.split}"
-    return tqdm(tfds.as_numpy(examples), doing, source.count, unit=" images", dynamic_ncols=True)
+    return tqdm(tfds.as_numpy(source.examples()), doing, source.count, unit=" images", dynamic_ncols=True)
 
 
 def _write(example, source, place) -> str:
