@@ -71,6 +71,11 @@ def wait_for(condition, process, seconds=280):
         time.sleep(0.005)
 
 
+def catches_sigterm(process):
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"^SigCgt:\s*(\w+)", status, re.MULTILINE)[1], 16) >> (signal.SIGTERM - 1) & 1
+
+
 def told_to_end(process, command):
     """The step at which it ended."""
     told = time.monotonic()
@@ -196,7 +201,7 @@ def test_a_search_for_neighbours_that_is_killed_and_told_to_end_leaves_nothing_b
     process.send_signal(signal.SIGKILL)
     process.communicate()
     process = start("knn", *flags)
-    time.sleep(3)  # while it starts
+    wait_for(lambda: catches_sigterm(process), process)
     process.send_signal(signal.SIGTERM)
     code, _, errors = finished(process)
     assert code == 75 and "lci_tf.knn: ended by SIGTERM; started again" in errors and "Traceback" not in errors

@@ -27,8 +27,7 @@ def decode(contents: tf.Tensor, short_side: float | None, most: int) -> tf.Tenso
     with tf.control_dependencies([begins, octets.require_decodable(height, width, most, _passes(contents))]):
         image = _decode_shrunk(contents, height, width, short_side)
     head = tf.strings.substr(contents, 0, _EXIF_WITHIN)
-    may_be_turned = tf.strings.regex_full_match(head, rf"(?s)\C*{_EXIF}\C*")
-    return tf.cond(may_be_turned, lambda: _upright(image, _orientation(head)), lambda: image)
+    return tf.cond(_mentions_exif(head), lambda: _upright(image, _orientation(head)), lambda: image)
 
 
 def decode_plain(contents: tf.Tensor, largest: float) -> tf.Tensor:
@@ -37,10 +36,14 @@ def decode_plain(contents: tf.Tensor, largest: float) -> tf.Tensor:
     jfif = tf.equal(tf.strings.substr(contents, 0, 11), b"\xff\xd8\xff\xe0\x00\x10JFIF\x00")
     table = tf.equal(tf.strings.substr(contents, 20, 2), b"\xff\xdb")
     # More than half a byte per pixel, besides tables, means unusually high quality or many scans.
-    short = tf.strings.length(contents) <= largest**2 // 2 + 4096
-    with tf.control_dependencies([octets.require(jfif & table & short, ["not a plain JPEG"])]):
-        short_side = tf.reduce_min(tf.io.extract_jpeg_shape(contents)[:2])
-    with tf.control_dependencies([octets.require(short_side <= largest, ["to be shrunk"])]):
+    most = largest**2 // 2 + 4096
+    short = tf.strings.length(contents) <= most
+    may_be_turned = _mentions_exif(tf.strings.substr(contents, 0, most))
+    with tf.control_dependencies([octets.require(jfif & table & short & ~may_be_turned, ["not a plain JPEG"])]):
+        sides = tf.cast(tf.io.extract_jpeg_shape(contents)[:2], tf.int64)
+    # Large areas of one colour take hardly a byte, so the file's size does not bound the image's.
+    few = (tf.reduce_min(sides) <= largest) & (tf.reduce_prod(sides) <= 4 * largest**2)
+    with tf.control_dependencies([octets.require(few, ["to be shrunk"])]):
         return tf.io.decode_jpeg(contents, channels=3, dct_method=_DCT)
 
 
@@ -50,6 +53,10 @@ def decoded_pixels(contents: tf.Tensor, short_side: float | None) -> tf.Tensor:
     ratio = tf.constant(1) if short_side is None else _ratio(height, width, short_side)
     area = tf.cast(height, tf.float32) * tf.cast(width, tf.float32)
     return area / tf.cast(ratio, tf.float32) ** 2 + area * tf.cast(_passes(contents) - 1, tf.float32)
+
+
+def _mentions_exif(contents):
+    return tf.strings.regex_full_match(contents, rf"(?s)\C*{_EXIF}\C*")
 
 
 def _passes(contents):

@@ -23,7 +23,7 @@ class Limits(NamedTuple):
       image_pixels: of one image, which counts as unreadable if it has more; those of a JPEG count once more for every
         16 scans, and those of a GIF twice. Three bytes for each are the most that is under way at once.
       request_bytes: decoded, of all images together; a request for more fails. A JPEG that is to be shrunk is decoded
-        to fewer. Small JPEGs do not count.
+        to fewer. Small JPEGs, of at most four times the pixels of what is kept of an image, do not count.
     """
 
     image_pixels: int = 100_000_000
