@@ -227,8 +227,11 @@ def _export(run, step):
 
     if not (run.path / "export" / str(step)).exists():
         # In another thread, outside the training's strategy, whose distributed variables would end up in the export.
-        with concurrent.futures.ThreadPoolExecutor(1) as outside:
+        outside = concurrent.futures.ThreadPoolExecutor(1)
+        try:
             outside.submit(export).result()
+        finally:
+            outside.shutdown(wait=False)  # on SIGTERM, nobody waits for it
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -51,6 +52,9 @@ def place(tmp_path_factory):
     saver.restore_latest()
     saver.save(7)
     write_images(place / "images", COLOURS, 10)
+    shutil.copytree(place / "images", place / "relabelled")
+    (place / "relabelled" / "red" / "9.jpg").rename(place / "relabelled" / "green" / "10.jpg")
+    (place / "relabelled" / "green" / "9.jpg").rename(place / "relabelled" / "red" / "9.jpg")
     write_images(place / "flat", ["red"], 3)
     write_images(place / "unlike" / "train", ["red", "green"], 3)
     write_images(place / "unlike" / "test", ["red", "blue"], 3)
@@ -162,11 +166,15 @@ MISTAKES = {
     "--out_dir={folder}: holds a fine-tuning with another protocol.epochs (100, not 3)": (
         "--run_dir={place}/run --data_dir={place}/images --out_dir={folder} --epochs=3"
     ),
+    "--out_dir={folder}: holds a fine-tuning with another data.": (
+        "--run_dir={place}/run --data_dir={place}/relabelled --out_dir={folder}"
+    ),
     "--layers: missing; give the feature map for the new layers, one of conv1": (
         "--model={folder}/model.keras --data_dir={place}/images"
     ),
 }
-SMALL_MACHINE = "--run_dir={place}/run --data_dir={place}/images --epochs=2"
+# Few labels leave the images for testing as they are.
+SMALL_MACHINE = "--run_dir={place}/run --data_dir={place}/images --epochs=2 --labels_per_class=2"
 # All in one process, whose start would else take longer than what is asked of it.
 SCRIPT = """
 import json, sys
@@ -195,8 +203,9 @@ def test_mistakes_and_results_that_are_there_already(place, finished):
     result = python("-c", SCRIPT, json.dumps(asked))
     assert result.returncode == 0, result.stderr
     # What a fine-tuning prints before its first step, and that it does not fit.
-    before, _, after = result.stdout.partition("MISTAKE --batch_size=19: takes about ")
-    assert before.startswith("Fine-tuning 'few_labels'") and "of 0.0 GiB on this machine" in after.splitlines()[0]
+    before, _, after = result.stdout.partition("MISTAKE --batch_size=3: takes about ")
+    assert before.startswith("Fine-tuning 'few_labels'") and "3 to train on, 3 to validate with, 6 to test on" in before
+    assert "of 0.0 GiB on this machine" in after.splitlines()[0]
     printed = after.splitlines()[1:]
     for message, line in zip(MISTAKES, printed, strict=False):
         assert line.startswith("MISTAKE " + message.format(place=place, folder=folder))

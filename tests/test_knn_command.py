@@ -1,6 +1,7 @@
 """The command as a user runs it, but several times in one process: TensorFlow takes seconds to start."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -52,13 +53,18 @@ def test_accuracies_and_pictures(run, photos, tmp_path, run_knn):
         tmp_path / "other.keras"
     )
     other = [f"--compare={tmp_path / 'other.keras'}", "--compare_layer=own"]
-    (left_out, tested, random, named, another) = run_knn(
+    fewer = tmp_path / "fewer"
+    shutil.copytree(photos, fewer)
+    (fewer / "val" / "red" / "0.png").unlink()
+    (left_out, tested, random, named, another, others) = run_knn(
         [*data, "--k=1,3,15", "--layers=conv1,conv5"],
         [*data, "--k=3,1", "--train_test", f"--out_dir={tmp_path / 'tested'}"],
         [*data, "--retrieve=4", f"--out_dir={tmp_path / 'random'}"],
         [*data, "--queries=red/3.png,15", "--neighbours=5", f"--out_dir={tmp_path / 'named'}", *other],
         [*data, "--k=3", "--train_test", f"--out_dir={tmp_path / 'tested'}"],
+        [*data, "--k=3,1", "--train_test", f"--out_dir={tmp_path / 'tested'}", f"--data_dir={fewer}"],
     )
+    assert others[0] == 2 and "tested: holds a search for neighbours with another data." in others[2]
     assert another[0] == 2 and another[2].endswith(
         "tested: holds a search for neighbours with another protocol.k ([1, 3], not [3]); choose another folder\n"
     )

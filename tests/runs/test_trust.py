@@ -24,6 +24,7 @@ def run(tmp_path):
         pytest.param(*("knn", ["--random_init", "--compare={}"], "--compare"), marks=pytest.mark.slow),
         pytest.param(*("finetune", ["--run_dir={}"], "--run_dir"), marks=pytest.mark.slow),
         pytest.param(*("export", ["--run_dir={}"], "--run_dir"), marks=pytest.mark.slow),
+        pytest.param(*("voc", ["--run_dir={}"], "--run_dir"), marks=pytest.mark.slow),
         ("figures", ["--run_dir={}"], "--run_dir"),
         pytest.param(*("locality", ["--run_dir={}"], "--run_dir"), marks=pytest.mark.slow),
         ("train", ["--init_from={}", "--run_dir={}_new"], "--init_from"),

@@ -142,6 +142,8 @@ def test_without_either(machine, export_dir):
 def test_mistakes(machine, export_dir, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "run" / "export").mkdir(parents=True)
+    (tmp_path / "saved_model").mkdir()  # as of a classifier of version 0.1
+    (tmp_path / "saved_model" / "saved_model.pb").touch()
     for arguments, message in (
         ([], "expected EXPORT_DIR [NAME]; see scripts/serve --help"),
         ([f"{tmp_path}/none"], f"{tmp_path}/none: no such folder"),
@@ -152,6 +154,10 @@ def test_mistakes(machine, export_dir, tmp_path):
             f"{tmp_path}/run: is a run or the folder of a classifier; its exports are in {tmp_path}/run/e",
         ),
         ([f"{export_dir}/9"], f"{export_dir}/9: is a single version; give the folder above it"),
+        (
+            [f"{tmp_path}/saved_model"],
+            f"{tmp_path}/saved_model: is not a version, a folder whose name is a number; exp",
+        ),
         ([str(export_dir), "a/b"], "a/b: a model's name has letters"),
         ([str(export_dir), "--batch=1"], "unexpected argument '--batch=1'; see scripts/serve --help"),
     ):

@@ -38,6 +38,15 @@ def test_what_can_never_fit_is_refused_with_what_would(network, monkeypatch, ref
     assert refusal(memory.require, needed).endswith("; give a smaller --width or --crop_size")
 
 
+def test_too_little_free_memory_is_warned_of(network, monkeypatch, caplog):
+    needed = memory.estimate({network: 1}, 4, ONE)
+    for free, warnings in ((2 * needed.total, 0), (needed.total / 2, 1)):
+        monkeypatch.setattr(memory, "_meminfo", {"MemTotal": 3 * needed.total, "MemAvailable": free}.get)
+        memory.require(needed)
+        assert len(caplog.records) == warnings
+    assert f"a step takes about {needed.total / 2**30:.1f} GiB, but only " in caplog.text
+
+
 def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
     of_the_machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = tmp_path / "memory.max"

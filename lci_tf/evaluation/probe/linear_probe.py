@@ -17,6 +17,7 @@ from lci_tf.evaluation.probe.head_evaluation import Found, evaluate_heads
 from lci_tf.evaluation.probe.tasks import Task
 from lci_tf.runs import Run, preemption
 from lci_tf.runs.checkpoints import Checkpoints
+from lci_tf.training import memory
 
 _LOG_EVERY = 50  # steps; reading losses waits for the accelerator
 
@@ -77,7 +78,7 @@ def train_heads(
         checkpoints.save(number)
         return f"at step {number} of {steps}"
 
-    with bar, writer.as_default(), preemption.kept_by(save) as after_step:
+    with bar, writer.as_default(), memory.one_line_errors(), preemption.kept_by(save) as after_step:
         batches = itertools.islice(task.train(first), steps - first)
         for number, batch in enumerate(batches, first + 1):
             step(batch["image"], batch["label"])

@@ -11,6 +11,7 @@ from tqdm import tqdm
 from lci_tf.errors import InputError
 from lci_tf.runs import Run, preemption
 from lci_tf.runs.checkpoints import Checkpoints
+from lci_tf.training import memory
 
 log = logging.getLogger("lci_tf")
 
@@ -56,7 +57,7 @@ def train(
         kept.save(step)
         return f"at iteration {step} of {iterations}"
 
-    with bar, writer.as_default(), preemption.kept_by(save) as after_step:
+    with bar, writer.as_default(), memory.one_line_errors(), preemption.kept_by(save) as after_step:
         each = iter(batches(step))
         while step < iterations and not is_enough(step):
             means.add(take_step(next(each)))

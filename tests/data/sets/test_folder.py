@@ -185,6 +185,9 @@ def test_many_files_in_one_folder_list_within_seconds(tmp_path, count):
 
     source = open_source("folder", None, [tmp_path])
     assert (source.count, source.label_kind) == (count, "none")
+    start = time.monotonic()
+    assert len(source.fingerprint["contents"]) == 16
+    assert time.monotonic() - start < 10
 
 
 def test_file_names_need_not_be_utf_8(tmp_path):

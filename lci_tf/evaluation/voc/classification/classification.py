@@ -22,6 +22,7 @@ from lci_tf.evaluation.voc.classification.training import Scorer, Training, crop
 from lci_tf.evaluation.voc.task import Answer, Request
 from lci_tf.runs import Run, provenance, results_folder
 from lci_tf.runs.trained import FeatureModel
+from lci_tf.training import memory
 
 _RESCALING, _TESTING = 1, 2  # added to the seed, so that these draws and those of the training are independent
 
@@ -35,6 +36,7 @@ def run(model: FeatureModel, protocol: Classification, request: Request) -> Answ
     asked, folder, results = task.begin("classification", model, protocol, request, data)
     if results is None:
         classifier = build(model, protocol, train, request.seed, request.max_bad_images)
+        memory.require(memory.estimate({classifier.model: 1}, protocol.batch_size, tf.distribute.get_strategy()))
         _announce(classifier, protocol, train, validation, test)
         training = Training(classifier, train, validation, protocol, request.seed, request.max_bad_images)
         if not (folder / "checkpoints").is_dir():
