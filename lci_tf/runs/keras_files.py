@@ -16,7 +16,9 @@ from typing import Any
 import h5py
 import tensorflow as tf
 
-import lci_tf.models.alexnet  # noqa: F401 - Keras knows a layer of ours by its name once it is imported
+# Keras knows layers of ours by their names once they are imported.
+import lci_tf.models.alexnet
+import lci_tf.transforms.warp  # noqa: F401
 from lci_tf.errors import InputError
 
 _PACKAGES = ("keras", "tf_keras")
