@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("dask.distributed", reason="needs pip install lci_tf[dask]")
 
+from dask import distributed
+
 from lci_tf.embedding import beam_pipeline
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -34,6 +36,8 @@ def cluster(tmp_path):
     for _ in range(2):
         alone = ("--nthreads=1", "--no-nanny", "--no-dashboard", f"--local-directory={tmp_path / 'dask'}")
         processes.append(start("-m", "distributed.cli.dask_worker", f"--scheduler-file={file}", *alone))
+    with distributed.Client(scheduler_file=str(file)) as client:
+        client.wait_for_workers(2, timeout=120)
     yield file, processes[1:]
     for process in reversed(processes):
         process.kill()
@@ -45,8 +49,8 @@ def test_a_worker_is_killed_and_nothing_is_lost(cluster, export_dir, photos, tmp
     scheduler_file, workers = cluster
     images, many = sorted(photos.iterdir()), tmp_path / "many"
     many.mkdir()
-    for i in range(400):
-        os.link(images[i % len(images)], many / f"{i:03d}{images[i % len(images)].suffix}")
+    for i in range(1_500):
+        os.link(images[i % len(images)], many / f"{i:04d}{images[i % len(images)].suffix}")
 
     def embed(folder, *more):
         data = ["--dataset=folder", f"--data_dir={many}", f"--model={export_dir}", f"--out_dir={folder}"]
@@ -66,7 +70,7 @@ def test_a_worker_is_killed_and_nothing_is_lost(cluster, export_dir, photos, tmp
         time.sleep(0.01)
     workers[0].send_signal(signal.SIGKILL)
     output, errors = process.communicate(timeout=280)
-    assert process.returncode == 0 and "Features of 400 images" in output, errors
+    assert process.returncode == 0 and "Features of 1,500 images" in output, errors
     assert workers[0].wait() == -signal.SIGKILL and workers[1].poll() is None
     found, expected = (np.load(place / "embedding.npy") for place in (folder, tmp_path / "plain"))
     np.testing.assert_allclose(found, expected, atol=1e-5)
