@@ -18,12 +18,12 @@ def summary(folds: Sequence[Evaluation], label_names: Sequence[str]) -> Summary:
     values = [fold.value for fold in folds]
     per_class = np.mean([fold.per_class for fold in folds], axis=0)  # all folds have the same test images
     kept: Summary = {
-        folds[0].kind.replace(" ", "_"): _number(np.mean(values)),
+        folds[0].kind.replace(" ", "_"): number(np.mean(values)),
         "test_images": folds[0].count,
-        "per_class": {name: _number(value) for name, value in zip(label_names, per_class, strict=True)},
+        "per_class": {name: number(value) for name, value in zip(label_names, per_class, strict=True)},
     }
     if len(folds) > 1:
-        kept |= {"spread": _number(np.std(values, ddof=1)), "folds": [_number(value) for value in values]}
+        kept |= {"spread": number(np.std(values, ddof=1)), "folds": [number(value) for value in values]}
     return kept
 
 
@@ -52,19 +52,20 @@ def table(layers: dict[str, dict[str, Summary]]) -> str:
     if labels:
         lines.append("  of each class")
     for label in labels:
-        lines.append(row(label, [_percent(by_crops[SINGLE]["per_class"][label]) for by_crops in layers.values()]))
+        lines.append(row(label, [percent(by_crops[SINGLE]["per_class"][label]) for by_crops in layers.values()]))
     return "\n".join(lines)
 
 
 def _cell(kept):
     spread = f" ± {100 * kept['spread']:.1f}" if "spread" in kept else ""
-    return _percent(kept[kind(kept)]) + spread
+    return percent(kept[kind(kept)]) + spread
 
 
-def _percent(value):
+def percent(value: float | None) -> str:
+    """A share for a table in percent."""
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-def _number(value) -> float | None:
+def number(value: float | np.floating) -> float | None:
     """A number for JSON, in which NaN becomes null."""
     return None if np.isnan(value) else float(value)

@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from lci_tf import files
 from lci_tf.errors import InputError
+from lci_tf.runs import export_folder
 from lci_tf.serving import unreadable
 from lci_tf.serving.client.predictor import as_text
-from lci_tf.serving.export import exporting
 from lci_tf.serving.export.signatures import VALID
 
 
@@ -27,7 +27,7 @@ class LocalModel:
         place = files.as_path(files.absolute(path))
         if not place.is_dir():
             raise InputError(f"{flag}={path}: {files.why_no_folder(place)}")
-        self.folder = place if (place / "saved_model.pb").is_file() else exporting.folder_of(place)
+        self.folder = place if (place / "saved_model.pb").is_file() else export_folder.folder_of(place)
         self._loaded = tf.saved_model.load(str(self.folder))  # kept, because it alone keeps the weights
         self._signature = self._loaded.signatures.get("serving_default")
         takes = self._signature.structured_input_signature[1] if self._signature else {}

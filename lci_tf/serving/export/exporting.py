@@ -1,14 +1,10 @@
-"""A trained C, or a classifier, to a versioned SavedModel: whole, checked, and never in the place of another."""
+"""Writes a trained C or a classifier as a versioned SavedModel: complete, verified, never over an existing version."""
 
-import contextlib
 import dataclasses
-import logging
-import os
 import pathlib
-import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -16,13 +12,13 @@ import tensorflow as tf
 from lci_tf import models
 from lci_tf.errors import InputError
 from lci_tf.imaging import images
+from lci_tf.runs import export_folder
 from lci_tf.runs.trained import FeatureModel
 from lci_tf.serving.export import model_card, warmup
 from lci_tf.serving.export.crops import DEFAULT_LIMITS, Limits
 from lci_tf.serving.export.signatures import Served
 from lci_tf.serving.served_features import EMBEDDING, ServedFeatures
 
-log = logging.getLogger("lci_tf")
 LABELS = "transformations.txt"
 _SAMPLE = 4  # images with which an export is checked
 
@@ -43,14 +39,14 @@ def export(
       version: by default one more than the highest there is.
       features: which to give, see `features.names`.
       on_bad_image: see `ServedFeatures`.
-      half: keep weights in float16, and compute in float32 all the same.
+      half: store weights in float16; computation stays in float32.
       limits: what a request of encoded images may cost.
 
     Returns:
       the version's folder.
     """
     served_model = halved(model) if half else model
-    with new_version(export_dir, version) as folder:
+    with export_folder.new_version(export_dir, version) as folder:
         with tempfile.TemporaryDirectory() as beside:
             settings = pathlib.Path(beside, "run.flags")
             shutil.copy(pathlib.Path(model.origin["run"], "run.flags"), settings)
@@ -59,7 +55,7 @@ def export(
         signatures = _finish(folder, model.crop_size)
         _check(signatures, served_model)
         (folder / "README.md").write_text(model_card.write(signatures, model, on_bad_image, half, limits))
-    return folder_of(export_dir, version)
+    return export_folder.folder_of(export_dir, version)
 
 
 def export_classifier(
@@ -79,13 +75,13 @@ def export_classifier(
     Returns:
       the version's folder.
     """
-    with new_version(export_dir) as folder:
+    with export_folder.new_version(export_dir) as folder:
         with tempfile.TemporaryDirectory() as beside:
             names = _write_names(pathlib.Path(beside, "labels.txt"), label_names)
             Served(answers, variables, crop_size, resize, views, assets=[names]).save(folder)
         signatures = _finish(folder, crop_size)
         (folder / "README.md").write_text(model_card.of_classifier(signatures, label_names, crop_size, resize, views))
-    return folder_of(export_dir)
+    return export_folder.folder_of(export_dir)
 
 
 def _write_names(path, names):
@@ -97,14 +93,6 @@ def _finish(folder, crop_size):
     """Adds warm-up requests, and gives the signatures as they have been written."""
     warmup.write(folder, _sample(crop_size))
     return tf.saved_model.load(str(folder)).signatures
-
-
-def folder_of(export_dir: pathlib.Path, version: int | None = None) -> pathlib.Path:
-    """A version's folder, by default the highest one's."""
-    versions = _versions(export_dir)
-    if version is None and not versions:
-        raise InputError(f"{export_dir}: has no exported version, a folder whose name is a number")
-    return export_dir / str(version or versions[-1])
 
 
 def halved(model: FeatureModel) -> FeatureModel:
@@ -121,7 +109,7 @@ def halved(model: FeatureModel) -> FeatureModel:
 
 
 class _HalfWeights(tf.keras.mixed_precision.Policy):
-    """The reverse of mixed precision: small in memory and on disk, and computed with as ever."""
+    """The reverse of mixed precision: weights are stored in float16, and computation stays in float32."""
 
     compute_dtype = property(lambda self: "float32")
     variable_dtype = property(lambda self: "float16")
@@ -150,56 +138,11 @@ def export_keras(model: FeatureModel, export_dir: pathlib.Path) -> pathlib.Path:
     place = export_dir / "classifier.keras"
     if place.exists():
         raise InputError(f"{place}: exists already; choose another --export_dir")
-    with _alone_in(export_dir), tempfile.TemporaryDirectory(prefix=".keras-", dir=export_dir) as beside:
+    with export_folder.alone_in(export_dir), tempfile.TemporaryDirectory(prefix=".keras-", dir=export_dir) as beside:
         written = pathlib.Path(beside, place.name)
         model.classifier.save(written)
         written.rename(place)
     return place
-
-
-@contextlib.contextmanager
-def new_version(export_dir: pathlib.Path, version: int | None = None) -> Iterator[pathlib.Path]:
-    """A folder to write to, which takes its place as a version when all of it is there."""
-    export_dir.mkdir(parents=True, exist_ok=True)
-    with _alone_in(export_dir):
-        version = version or (_versions(export_dir) or [0])[-1] + 1
-        place = export_dir / str(version)
-        if place.exists():
-            raise InputError(f"{place}: this version exists already; choose another --version, or none for the next")
-        # A name that is not a number is no version to TF Serving.
-        beside = pathlib.Path(tempfile.mkdtemp(prefix=f".{version}-", dir=export_dir))
-        try:
-            yield beside
-            beside.chmod(0o755)
-            beside.rename(place)
-        except tf.errors.OpError as error:
-            raise InputError(f"{export_dir}: the export cannot be written ({error.message.splitlines()[0]})") from error
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _alone_in(export_dir):
-    """Waits for exports to the same folder. So what is half-written is of one that was killed, and is removed."""
-    import fcntl
-
-    folder = os.open(export_dir, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-        except OSError:
-            log.info("%s: no locks on this file system; see that no second process exports there", export_dir)
-        else:
-            for path in list(export_dir.iterdir()):
-                if re.match(r"\.(\d+|keras)-", path.name):
-                    shutil.rmtree(path, ignore_errors=True)
-        yield
-    finally:
-        os.close(folder)  # which ends the lock, as the end of the process does
-
-
-def _versions(export_dir):
-    return sorted(int(path.name) for path in export_dir.iterdir() if path.name.isdecimal() and path.is_dir())
 
 
 def _sample(crop_size):

@@ -7,9 +7,8 @@ import tensorflow as tf
 
 from lci_tf.errors import InputError
 from lci_tf.files import absolute
-from lci_tf.runs import trained
+from lci_tf.runs import export_folder, trained
 from lci_tf.serving import served_features
-from lci_tf.serving.export import exporting
 
 _FUNCTIONS = ("features_of_pixels", "of_levels")  # of exports of today, and of older ones
 
@@ -30,7 +29,7 @@ def load_features(
     """
     place = pathlib.Path(absolute(path))
     if place.is_dir() and not (place / "run.flags").is_file():
-        version = place if (place / "saved_model.pb").is_file() else exporting.folder_of(place)
+        version = place if (place / "saved_model.pb").is_file() else export_folder.folder_of(place)
         layer = _OfExport(version)
     else:
         layer = _OfRun(trained.from_run(place, flag="path"))

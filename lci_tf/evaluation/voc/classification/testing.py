@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn import metrics
 
+from lci_tf.evaluation.results import percent
 from lci_tf.evaluation.voc.average_precision import eleven_point
 
 Results = dict[str, Any]
@@ -65,10 +66,10 @@ def table(results: Results) -> str:
         f"Average precision in percent, on {results['test_images']:,} test images",
         "  " + " " * margin + "".join(f"{head:>20s}" for head in heads),
         "  " + " " * margin + f"{'AP':>10s}{'11 points':>10s}" * len(keys),
-        f"  {'mean':{margin}s}" + "".join(_percent(results[key][value]) for key, value in means),
+        f"  {'mean':{margin}s}" + "".join(_cell(results[key][value]) for key, value in means),
     ]
     for name in results[keys[0]]["per_class"]:
-        lines.append(f"  {name:{margin}s}" + "".join(_percent(results[key][value][name]) for key, value in columns))
+        lines.append(f"  {name:{margin}s}" + "".join(_cell(results[key][value][name]) for key, value in columns))
     return "\n".join(lines)
 
 
@@ -82,5 +83,5 @@ def _mean(values):
     return float(np.mean(present)) if present else None
 
 
-def _percent(value):
-    return f"{'–' if value is None else f'{100 * value:.1f}':>10s}"
+def _cell(value):
+    return f"{percent(value):>10s}"

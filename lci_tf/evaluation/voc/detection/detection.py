@@ -1,7 +1,7 @@
 """Fine-tunes and tests a detector: from C to the results. Their folder contains:
 
 results.json, protocol.json   see `results_folder`
-export/                       a SavedModel from pixels and proposals to detections, see `finding.Finder.find`
+export/1/                     a SavedModel from pixels and proposals to detections, see `finding.Finder.find`
 detections.npz                all detections in the test images, see `judging.Detections`, and the images' numbers
 training_regions.png, detections.png, worst_mistakes.png, precision_recall.png
 metrics.jsonl, tensorboard/   metrics during training
@@ -21,6 +21,7 @@ from lci_tf.data import labelled
 from lci_tf.data.sets.voc import CLASSES
 from lci_tf.data.source import ImageFiles
 from lci_tf.errors import InputError
+from lci_tf.evaluation.results import number, percent
 from lci_tf.evaluation.voc import rescaling, task, trunk
 from lci_tf.evaluation.voc.detection import (
     annotations,
@@ -101,13 +102,14 @@ def build(model: FeatureModel, protocol: Detection, train: Images, seed: int = 0
 def table(results: dict) -> str:
     """The results as a table in percent: average precision of each class, by both of VOC's definitions."""
     of_eleven, of_all = results[ELEVEN], results[ALL]
-    text = lambda value: "–" if value is None else f"{100 * value:.1f}"  # noqa: E731
     rows = [("mean", of_eleven["average_precision"], of_all["average_precision"], sum(results["objects"].values()))]
     rows += [(c, of_eleven["per_class"][c], of_all["per_class"][c], results["objects"][c]) for c in results["objects"]]
     lines = [f"Average precision in percent, on {results['test_images']:,} test images; selected regions can reach "
-             f"{text(results['proposals']['recall'])} % of the objects",
+             f"{percent(results['proposals']['recall'])} % of the objects",
              f"  {'':14s}{'11 points':>12s}{'all points':>12s}{'objects':>10s}"]  # fmt: skip
-    lines += [f"  {name:14s}{text(eleven):>12s}{text(every):>12s}{count:>10,}" for name, eleven, every, count in rows]
+    lines += [
+        f"  {name:14s}{percent(eleven):>12s}{percent(every):>12s}{count:>10,}" for name, eleven, every, count in rows
+    ]
     return "\n".join(lines)
 
 
@@ -162,8 +164,8 @@ def _test(finder, test, folder):
     for name, points in ((ELEVEN, 11), (ALL, None)):
         values = [judging.average_precision(of, points) for of in curves]
         kept[name] = {
-            "average_precision": _number(np.mean([value for value in values if not np.isnan(value)])),
-            "per_class": {c: _number(value) for c, value in zip(CLASSES, values, strict=True)},
+            "average_precision": number(np.mean([value for value in values if not np.isnan(value)])),
+            "per_class": {c: number(value) for c, value in zip(CLASSES, values, strict=True)},
         }
         if points:
             pictures.save_test(folder, test.annotated, found, judged, curves, values)
@@ -178,9 +180,4 @@ def _recall(of: Images) -> float | None:
         boxes.iou(one.boxes[~one.difficult], proposed).max(axis=1, initial=0.0)
         for one, proposed in zip(of.annotated, of.proposals, strict=True)
     ]
-    return _number(np.mean(np.concatenate(overlaps) >= judging.LEAST_OVERLAP))
-
-
-def _number(value) -> float | None:
-    """A number for JSON, in which NaN becomes null."""
-    return None if np.isnan(value) else float(value)
+    return number(np.mean(np.concatenate(overlaps) >= judging.LEAST_OVERLAP))

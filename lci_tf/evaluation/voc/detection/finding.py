@@ -11,6 +11,7 @@ from lci_tf.evaluation.voc.detection import boxes, examples
 from lci_tf.evaluation.voc.detection.detector import Detector
 from lci_tf.evaluation.voc.detection.examples import Images
 from lci_tf.evaluation.voc.detection.judging import Detections
+from lci_tf.runs import export_folder
 
 _PART = 200  # images per file of detections
 
@@ -86,5 +87,7 @@ class Finder(tf.Module):
         beside.replace(place)
 
     def export(self, folder: pathlib.Path) -> None:
-        """Writes a SavedModel whose default signature is `find`."""
-        tf.saved_model.save(self, str(folder), signatures=self.find)
+        """Writes version 1 of a SavedModel whose default signature is `find`, unless it is there."""
+        if not (folder / "1").is_dir():
+            with export_folder.new_version(folder, 1) as place:
+                tf.saved_model.save(self, str(place), signatures=self.find)

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from lci_tf.evaluation.results import number, percent
 from lci_tf.evaluation.voc.segmentation import masks
 from lci_tf.evaluation.voc.segmentation.loading import Example, Loader, of_one_size, resized
 from lci_tf.evaluation.voc.segmentation.masked_images import MaskedImages
@@ -67,10 +68,6 @@ def test(fcn: FCN, source: MaskedImages, loader: Loader, at_once: int, folder: p
 
 def summary(found: Score, source: MaskedImages) -> dict[str, Any]:
     """The score as plain values for JSON, in which NaN becomes null."""
-
-    def number(value):
-        return None if np.isnan(value) else float(value)
-
     return {
         "mean_iou": number(found.mean_iou),
         "pixel_accuracy": number(found.pixel_accuracy),
@@ -81,10 +78,6 @@ def summary(found: Score, source: MaskedImages) -> dict[str, Any]:
 
 def table(results: dict[str, Any]) -> str:
     """A table in percent: mean IoU, pixel accuracy, and the IoU of each class."""
-
-    def percent(value):
-        return "–" if value is None else f"{100 * value:.1f}"
-
     margin = max(map(len, ["pixel accuracy", *results["per_class"]])) + 2
     rows = {"mean IoU": results["mean_iou"], "pixel accuracy": results["pixel_accuracy"]}
     lines = [f"Segmentation in percent, on {results['test_images']:,} test images"]

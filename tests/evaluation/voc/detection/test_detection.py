@@ -95,7 +95,7 @@ def test_the_export_finds_what_the_test_found(answer, place):
     number = int(found["images"][0])
     rows = np.loadtxt(place / "proposals.csv", delimiter=",", skiprows=1)
     proposals = rows[rows[:, 0] == int(truth[number].number)][:, 1:] - 1
-    find = tf.saved_model.load(str(answer.folder / "export")).signatures["serving_default"]
+    find = tf.saved_model.load(str(answer.folder / "export" / "1")).signatures["serving_default"]
     pixels = tf.io.decode_jpeg(truth[number].path.read_bytes(), dct_method="INTEGER_ACCURATE")
     made = find(pixels=pixels, proposals=tf.constant(proposals, tf.float32))
     for name in ("boxes", "scores", "classes"):
