@@ -110,7 +110,10 @@ def define_settings_flags(*names: str) -> None:
     """Flags for these fields of `Settings`, by default for all. A flag that is not set leaves the data set's preset."""
     if not names:
         flags.DEFINE_boolean(
-            "deep_inpainter", None, "for flagfiles of version 0.1: 3 halvings in F and D, not 2", module_name="Older"
+            "deep_inpainter",
+            None,
+            "replaced by --inpainter_halvings and --discriminator_halvings; still read from old flagfiles",
+            module_name="Older",
         )
     define: dict[Any, Callable] = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_boolean}
     for field in dataclasses.fields(Settings):
@@ -124,7 +127,10 @@ def define_settings_flags(*names: str) -> None:
 
 def define_trust_run_flag(group: str = "Networks") -> None:
     flags.DEFINE_boolean(
-        "trust_run", False, "load a run even if it names code from outside lci_tf, which is run", module_name=group
+        "trust_run",
+        False,
+        "load a run even if it names code from outside lci_tf, and execute that code",
+        module_name=group,
     )
 
 
@@ -165,7 +171,7 @@ def define_model_flags() -> None:
     flags.DEFINE_boolean(
         "trust_model",
         False,
-        "load --model even if it may contain code, which is run: .h5, SavedModels of Keras, lambda layers",
+        "load --model even if it may contain code, and execute that code: .h5, SavedModels of Keras, lambda layers",
         module_name=group,
     )
     define_trust_run_flag(group)
@@ -292,6 +298,7 @@ def help_text(name: str, usage: str) -> str:
         for flag in defined:
             default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
             lines += _entry(f"--{flag.name}", flag.help + ("" if default in (None, "") else f" [{default}]"))
+    lines += ["", "C is the classifier whose features are learned, F the inpainter, D the patch discriminator."]
     lines += ["", "Also"]
     lines += _entry("--flagfile", "file to read more flags from, one per line, such as those in flags/")
     return "\n".join(lines)

@@ -33,8 +33,8 @@ flags.DEFINE_float(
     lower_bound=0.01, upper_bound=200.0, module_name=_WHAT,
 )  # fmt: skip
 flags.DEFINE_float(
-    "max_request_megabytes", 4000.0, "requests whose decoded images are larger fail", lower_bound=0.1,
-    module_name=_WHAT,
+    "max_request_megabytes", 4000.0, "largest total of a request's decoded images, in MB; larger requests fail",
+    lower_bound=0.1, module_name=_WHAT,
 )  # fmt: skip
 flags.DEFINE_boolean("half", False, "store the weights in float16", module_name=_WHAT)
 flags.DEFINE_enum(

@@ -123,7 +123,8 @@ def main() -> None:
     print(answer.table)
     print(f"Inputs     {provenance.line(answer.asked)}")
     for what, name in {"Results": "results.json", **answer.files}.items():
-        print(f"{what:10s} {answer.folder / name}")
+        if (answer.folder / name).exists():  # without mistakes there is no picture of them
+            print(f"{what:10s} {answer.folder / name}")
     print(f"Curves     tensorboard --logdir={answer.folder}")
 
 

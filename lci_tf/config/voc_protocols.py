@@ -140,7 +140,8 @@ CLASSIFICATION = {
         patience=5,
         check_every=250,
         source="krahenbuhl",
-        differs="short, and stops when validation no longer improves; images are resized to the usual size of VOC's",
+        differs="iterations, drops and weight decay; stops when validation no longer improves; images are resized to "
+        "the usual size of VOC's",
     ),
 }
 
@@ -159,7 +160,7 @@ class Segmentation(Protocol):
 
 
 _FCN: dict[str, Any] = {"batch_size": 20, "learning_rate": 1e-4, "weight_decay": 5e-4, "bias_decay": 0.0}
-_NO_NORMALISATION = "C has no local response normalisation; weights are rescaled"
+_TRAIN = "trained on VOC's train, as without the further masks of SBD"
 
 SEGMENTATION = {
     "fcn32s": Segmentation(
@@ -168,7 +169,8 @@ SEGMENTATION = {
         **_FCN,
         source="github.com/shelhamer/fcn.berkeleyvision.org, voc-fcn-alexnet: solver.prototxt, train.prototxt",
         differs="the loss is the mean over an image's pixels, as a comment in the solver has it and train.prototxt has "
-        f"not; all biases learn at twice the rate without decay, as there those of the scores; {_NO_NORMALISATION}",
+        "not; all biases learn at twice the rate without decay, as there those of the scores; C has no local response "
+        f"normalisation; weights are rescaled; {_TRAIN}",
     ),
     "colorization": Segmentation(
         name="colorization",
@@ -178,7 +180,7 @@ SEGMENTATION = {
         factor=0.1,
         source="github.com/richzhang/colorization, feature_learning_tests/segmentation: solver0.prototxt (rates 1e-4, "
         "1e-5, 1e-6 for 50,000 iterations each), train_val.prototxt",
-        differs=_NO_NORMALISATION,
+        differs=f"RGB images, not their lightness and colours apart; positions measured, not resized; {_TRAIN}",
     ),
 }
 
@@ -243,9 +245,9 @@ DETECTION = {
         drops=(50_000, 100_000),
         train_sides=(480, 576, 688, 864, 1200),
         train_longest=2000,
-        source=f"{_FAST_RCNN}; iterations and scales as evaluations of self-supervised networks have them since "
-        "Krähenbühl et al.",
-        **_DETECTION,
+        source=f"{_FAST_RCNN}; scales and drops: github.com/SimuJenni/fast-rcnn, experiments/cfgs/multiscale.yml and "
+        "models/CaffeNet/solver.prototxt; iterations as evaluations of self-supervised networks have them",
+        **{**_DETECTION, "differs": f"{_DETECTION['differs']}; tested with a long side of at most 1,000, not 2,000"},
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The features that figures show, of which images."""
+"""Features of the images that figures show."""
 
 from lci_tf.data import share
 from lci_tf.data.pipeline import Crops
@@ -16,7 +16,7 @@ def network(materials: Materials) -> knn_evaluation.Network:
 
 
 def protocol(materials: Materials, views: str) -> knn_evaluation.Protocol:
-    """That of `lci_tf.knn`, with these crops of an image."""
+    """The protocol of `lci_tf.knn`, with these crops of an image."""
     return knn_evaluation.Protocol(views, False, materials.seed, _BATCH, materials.max_bad_images, materials.folder)
 
 

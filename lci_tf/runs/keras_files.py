@@ -1,4 +1,4 @@
-"""Keras models from elsewhere, which may hold programs: those that do are loaded for nobody but who trusts them.
+"""Keras models from elsewhere, which may hold programs: those that do are loaded only if the user trusts them.
 
 A `.keras` file is loaded in Keras's safe mode, which refuses lambdas. That is not enough: its configuration may name
 any function of any installed module, and its weights may be pickled. So it is read before Keras sees it, and only what
@@ -47,7 +47,7 @@ def load(place: pathlib.Path, trusted: bool, what: str) -> tf.keras.Model:
     Args:
       place: of a `.keras` or `.h5` file, or of Keras's SavedModel.
       trusted: whether it may run what it likes.
-      what: the user calls it, for messages.
+      what: how the user named the file, for messages.
 
     Raises:
       InputError: it is not trusted, and is of a kind that may hold programs, or does hold one.

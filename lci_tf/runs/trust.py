@@ -1,4 +1,4 @@
-"""Whether a run names programs that are not of this package: whoever looks at the run would run them."""
+"""Whether a run names programs from elsewhere, which any command that loads the run would execute."""
 
 import os
 import pathlib
@@ -13,8 +13,8 @@ def require_known(path: str | os.PathLike, flag: str) -> None:
     """Raises `InputError` if a run, or that of a checkpoint, names a class or a data set from elsewhere.
 
     Args:
-      path: of the run or checkpoint. That there is one is for others to find out.
-      flag: what the user calls it.
+      path: path of the run or checkpoint; a missing one is not reported here.
+      flag: the flag that gives the path, for messages.
     """
     place = pathlib.Path(absolute(path))
     for folder in (place, *place.parents[1:2]):

@@ -52,7 +52,7 @@ class ServedFeatures(Served):
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.float32, name="images")])
     def features_of_pixels(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-        """See the function of this name. Exports keep it by it; those of lci_tf 0.1 have it as `of_levels`."""
+        """See the function of this name, under which exports store it; those of lci_tf 0.1 call it `of_levels`."""
         return self._features_of_pixels(images)
 
 

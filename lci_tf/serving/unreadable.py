@@ -1,4 +1,4 @@
-"""Images that cannot be read: how a served model says which, and how the one who asked finds them among his own.
+"""How a served model reports unreadable images, and how a client finds its own among them.
 
 A server may run the requests of several clients as one batch. If that batch fails, all of them get its message, with
 positions in a batch that none of them has seen. So the message has fingerprints of the images too.
@@ -17,10 +17,10 @@ _NAMED = 32  # TF Serving cuts messages off at 1,024 bytes
 
 
 class UnreadableImages(InputError):
-    """Some of the images asked about cannot be read; the others can be asked about again.
+    """Some images of a request cannot be read; the rest can be sent again.
 
     Attributes:
-      positions: of those images, in increasing order. There may be more of them among the others.
+      positions: their indices, ascending. There may be further unreadable ones among the rest.
     """
 
     def __init__(self, positions: Sequence[int]):

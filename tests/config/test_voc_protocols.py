@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from lci_tf.config import voc_protocols
-from lci_tf.config.voc_protocols import CLASSIFICATION, TASKS, describe, resolve
+from lci_tf.config.voc_protocols import CLASSIFICATION, DETECTION, SEGMENTATION, TASKS, describe, resolve
 
 
 def test_every_task_has_protocols_and_the_first_is_the_default():
@@ -34,6 +34,36 @@ def test_deepclusters_differ_in_rate_and_steps():
     assert (whole.learning_rate, whole.drops[:2], whole.layers) == (0.001, (20_000, 40_000), "all")
     assert (few.learning_rate, few.drops[:2], few.layers) == (0.003, (5_000, 10_000), "fc6-8")
     assert len(whole.drops) == 7 and len(few.drops) == 29
+    assert not whole.rescale and not few.rescale and {whole.start_anew, few.start_anew} == {"fc6-8"}
+
+
+def test_fast_rcnns_numbers():
+    for protocol in DETECTION.values():
+        assert (protocol.learning_rate, protocol.momentum, protocol.factor, protocol.batch_size) == (1e-3, 0.9, 0.1, 2)
+        assert (protocol.weight_decay, protocol.bias_decay, protocol.bias_rate) == (5e-4, 0, 2)
+        assert (protocol.short_side, protocol.longest, protocol.rois, protocol.foreground) == (600, 1000, 128, 0.25)
+        assert (protocol.least_foreground, protocol.background) == (0.5, (0.1, 0.5))
+        assert (protocol.class_deviation, protocol.box_deviation) == (0.01, 0.001)
+        assert (protocol.suppressed, protocol.least_score, protocol.most) == (0.3, 0.05, 100)
+    first, second = DETECTION["fast_rcnn"], DETECTION["self_supervised"]
+    assert (first.iterations, first.drops, first.fixed) == (40_000, (30_000,), ("conv1",))
+    assert (first.train_sides, first.train_longest) == ((600,), 1000)
+    assert (second.iterations, second.drops, second.fixed) == (150_000, (50_000, 100_000), ())
+    assert (second.train_sides, second.train_longest) == ((480, 576, 688, 864, 1200), 2000)
+
+
+def test_fcns_numbers():
+    for protocol in SEGMENTATION.values():
+        assert (protocol.learning_rate, protocol.momentum, protocol.batch_size, protocol.padding) == (
+            1e-4,
+            0.9,
+            20,
+            100,
+        )
+        assert (protocol.weight_decay, protocol.bias_decay, protocol.bias_rate) == (5e-4, 0, 2)
+    first, second = SEGMENTATION["fcn32s"], SEGMENTATION["colorization"]
+    assert (first.iterations, first.drops) == (100_000, ())
+    assert (second.iterations, second.drops, second.factor) == (150_000, (50_000, 100_000), 0.1)
 
 
 def test_the_rate_drops_at_the_same_shares_of_fewer_iterations():

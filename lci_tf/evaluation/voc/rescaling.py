@@ -5,8 +5,8 @@ N(0, 1) and normalised such that every channel has unit variance and the mean `B
 pre-trained, weights are scaled until a gradient at the top changes each layer by the same proportion. This does not
 change the function of the network: the factors multiply to 1, and ReLU and max-pooling commute with them.
 
-Their code also multiplies the common target by a power of the output's standard deviation, for networks with layers
-that do not commute with scaling. AlexNet without local response normalisation has none, so this is left out.
+Their code also multiplies the common target by a power of the output's standard deviation, which brings the output to
+unit deviation. This is left out, so that the output of a pre-trained network keeps its size.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""HTTP of which all is over in time: urllib's timeout is for each read, and a server may send a byte a second."""
+"""HTTP requests with a deadline for the whole exchange: urllib's timeout covers single reads only."""
 
 import contextlib
 import http.client
@@ -10,10 +10,10 @@ from typing import Any
 
 
 def fetch(request: urllib.request.Request, seconds: float) -> bytes:
-    """The body of the answer.
+    """Sends a request and returns the body of the response.
 
     Raises:
-      TimeoutError: after so many seconds, whatever has come by then.
+      TimeoutError: the response is incomplete after `seconds`.
       urllib.error.HTTPError: with its `said`, the body, for answers that are no success.
     """
     cut = _Cut()

@@ -31,7 +31,7 @@ def connect(
     max_request_bytes: int = MAX_REQUEST_BYTES,
     max_request_images: int = MAX_REQUEST_IMAGES,
 ) -> "Client":
-    """Asks a server what its model gives, so that mistakes are told at once.
+    """Connects to a server and checks its model, so that mistakes are reported immediately.
 
     Args:
       server: HOST:PORT or grpc://HOST:PORT; or http://HOST:PORT for REST.
@@ -63,8 +63,8 @@ def connect(
 class Client:
     """See `connect`.
 
-    All requests go to the version that was served when the client connected, so that the features of one run are never
-    of two networks.
+    All requests go to the version that was served when the client connected, so that one run never mixes the
+    features of two networks.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ _PER_IMAGE = 8  # bytes around an image: its tag, and its length
 
 
 class GrpcTransport:
-    """To one model of a server. May be used by several threads.
+    """Sends requests to one model on a server; thread-safe.
 
     Args:
       address: HOST:PORT.

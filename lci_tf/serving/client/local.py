@@ -1,4 +1,4 @@
-"""An export in this process, asked as a server is."""
+"""Runs an export in this process, with the interface of a server."""
 
 import functools
 import os

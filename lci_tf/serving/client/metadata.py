@@ -1,4 +1,4 @@
-"""What a served model takes and gives, as it says itself."""
+"""Inputs and outputs of a served model, as the server reports them."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """Of one version of a model."""
+    """The signature of one version of a model."""
 
     version: int
     inputs: Mapping[str, tf.TensorSpec]
@@ -17,7 +17,7 @@ class Signature:
 
 
 def from_proto(version: int, signature: Any) -> Signature:
-    """Of a `SignatureDef`."""
+    """From a `SignatureDef`."""
 
     def specs(tensors):
         return {name: tf.TensorSpec(info.tensor_shape, info.dtype) for name, info in sorted(tensors.items())}
@@ -26,7 +26,7 @@ def from_proto(version: int, signature: Any) -> Signature:
 
 
 def from_json(version: int, signature: Mapping[str, Any]) -> Signature:
-    """Of a `SignatureDef` as the REST interface writes it."""
+    """From a `SignatureDef` as the REST interface writes it."""
 
     def spec(info):
         shape = info.get("tensor_shape", {})

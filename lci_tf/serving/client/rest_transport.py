@@ -26,7 +26,7 @@ _PER_IMAGE = len('{"b64": ""}, ')
 
 
 class RestTransport:
-    """To one model of a server. May be used by several threads.
+    """Sends requests to one model on a server; thread-safe.
 
     Args:
       address: http://HOST:PORT.

@@ -82,7 +82,7 @@ def of_bytes(
 
 
 def _require_affordable(contents, numbers, resize, limits):
-    """Fails if decoding the contents of these numbers would be worth too many bytes."""
+    """Fails if decoding the contents with these numbers would exceed the limit of a request."""
 
     def worth():
         pixels = _each(lambda content: decoding.decoded_pixels(content, resize), tf.float32, [], _AT_ONCE[0])
@@ -127,7 +127,7 @@ def _each(function, dtype, shape, at_once):
 
 
 def require_all(crops: tf.Tensor, valid: tf.Tensor, contents: tf.Tensor) -> tf.Tensor:
-    """The crops, if all are valid; else the request fails, and is told which of its contents are not."""
+    """The crops, if all are valid; otherwise the request fails, with a message that names the invalid images."""
     message = unreadable.message(contents, valid)
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), [message])]):
         return tf.identity(crops)

@@ -32,7 +32,7 @@ class Served(tf.Module):
         assets: Iterable[str | os.PathLike] = (),
         limits: crops.Limits = crops.DEFAULT_LIMITS,
     ):
-        """Takes what makes outputs of crops, and what makes crops of images.
+        """Stores the function from crops to outputs, and how images are cropped.
 
         Args:
           function: views of images, float32 [n, views, crop_size, crop_size, 3] in [-1, 1], to outputs [n, …] by name.

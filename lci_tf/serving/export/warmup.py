@@ -1,4 +1,4 @@
-"""Requests with which TF Serving warms a model up, so that the first of a user is not the slow one."""
+"""Warm-up requests, which TF Serving replays on loading, so that a user's first request is not slow."""
 
 import logging
 import pathlib
