@@ -36,7 +36,7 @@ def features(padding: str, width: float = 1.0, sync_bn: bool = False) -> tf.kera
     conv, two_streams = tf.keras.layers.Conv2D, TwoStreamConv2D
     images = tf.keras.Input([None, None, 3], name="images")
     x = rescaling("rescaling")(images)
-    x = convolve(conv, 96, 11, x, strides=4, padding=padding)
+    x = convolve(BlockConv2D, 96, 11, x, strides=4, padding=padding)
     x = tf.keras.layers.MaxPooling2D(3, 2, padding, name="pool1")(x)
     x = convolve(two_streams, 256, 5, x)
     x = tf.keras.layers.MaxPooling2D(3, 2, padding, name="pool2")(x)
@@ -77,6 +77,51 @@ class TwoStreamConv2D(tf.keras.layers.Conv2D):
         convolve = super().convolution_op
         streams = zip(tf.split(inputs, 2, axis=-1), tf.split(kernel, 2, axis=-1), strict=True)
         return tf.concat([convolve(x, k) for x, k in streams], axis=-1)
+
+
+@tf.keras.utils.register_keras_serializable("lci_tf")
+class BlockConv2D(tf.keras.layers.Conv2D):
+    """A convolution with large strides whose gradient at its input is quick in training.
+
+    F learns from C's gradient at the images. Libraries compute it slowly for three channels. But a convolution with
+    strides of s pixels is one with strides of 1 over blocks of s × s pixels, whose s² · 3 channels are enough.
+    """
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        if not training:
+            return super().call(inputs)
+        convolve = super().convolution_op
+        strides, padding = [1, *self.strides, 1], self.padding.upper()
+
+        @tf.custom_gradient
+        def convolved(images, kernel):
+            def gradients(upstream):
+                at_kernel = tf.raw_ops.Conv2DBackpropFilter(
+                    input=images, filter_sizes=kernel.shape, out_backprop=upstream, strides=strides, padding=padding
+                )
+                return _at_images(upstream, kernel, tf.shape(images), self.strides[0], padding), at_kernel
+
+            return convolve(images, kernel), gradients
+
+        return convolved(inputs, tf.convert_to_tensor(self.kernel))
+
+
+def _at_images(upstream, kernel, shape, stride, padding):
+    """The gradient at the images, of this shape, of a convolution with equal strides and a square kernel."""
+    side, _, channels, filters = kernel.shape
+    blocks = -(-side // stride)  # along each side of the kernel, which is padded to whole blocks
+    padded = tf.pad(kernel, [[0, blocks * stride - side]] * 2 + [[0, 0]] * 2)
+    split = tf.reshape(padded, [blocks, stride, blocks, stride, channels, filters])
+    of_blocks = tf.reshape(tf.transpose(split, [0, 2, 1, 3, 4, 5]), [blocks, blocks, stride**2 * channels, filters])
+    positions = tf.shape(upstream)[1:3]
+    in_blocks = [shape[0], *tf.unstack(positions + blocks - 1), stride**2 * channels]
+    at_blocks = tf.nn.conv2d_transpose(upstream, of_blocks, in_blocks, 1, "VALID")
+    at_pixels = tf.nn.depth_to_space(at_blocks, stride)
+    reach = (positions - 1) * stride + side
+    first = tf.maximum(reach - shape[1:3], 0) // 2 if padding == "SAME" else tf.zeros([2], tf.int32)
+    unseen = tf.maximum(first + shape[1:3] - (positions + blocks - 1) * stride, 0)  # below and on the right, if VALID
+    at_pixels = tf.pad(at_pixels, [[0, 0], [0, unseen[0]], [0, unseen[1]], [0, 0]])
+    return tf.slice(at_pixels, [0, first[0], first[1], 0], shape)
 
 
 SMALL = Backbone(functools.partial(features, "same"), head)

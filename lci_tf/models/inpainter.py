@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from lci_tf.models.layers import batch_norm, scaled
+from lci_tf.models.layers import LeakyReLU, batch_norm, scaled
 
 
 def inpainter(patch_size: int, halvings: int = 2, width: float = 1.0, sync_bn: bool = False) -> tf.keras.Model:
@@ -37,4 +37,4 @@ def inpainter(patch_size: int, halvings: int = 2, width: float = 1.0, sync_bn: b
 
 
 def _leaky_relu(name):
-    return tf.keras.layers.LeakyReLU(alpha=0.1, name=f"{name}_leaky_relu")
+    return LeakyReLU(alpha=0.1, name=f"{name}_leaky_relu")

@@ -16,6 +16,23 @@ def batch_norm(name: str, sync_bn: bool = False) -> tf.keras.layers.Layer:
     return tf.keras.layers.BatchNormalization(momentum=0.975, epsilon=1e-3, synchronized=sync_bn, name=name)
 
 
+class LeakyReLU(tf.keras.layers.LeakyReLU):
+    """Leaky ReLU whose gradient is computed from its output, which has the sign of its input.
+
+    So the input need not be kept, and TensorFlow can compute a convolution, its bias and this in one.
+    """
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        alpha = float(self.alpha)
+
+        @tf.custom_gradient
+        def activated(x):
+            y = tf.nn.leaky_relu(x, alpha)
+            return y, lambda upstream: tf.raw_ops.LeakyReluGrad(gradients=upstream, features=y, alpha=alpha)
+
+        return activated(inputs)
+
+
 def rescaling(name: str) -> tf.keras.layers.Layer:
     """A layer that turns images in [-1, 1] into 0…255 minus ImageNet's channel means."""
     # Always in float32, as sixteen bits are too few for subtracting the means.

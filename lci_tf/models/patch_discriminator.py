@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from lci_tf.models.layers import scaled
+from lci_tf.models.layers import LeakyReLU, scaled
 from lci_tf.models.spectral_norm import SpectralConv2D, SpectralDense
 
 
@@ -26,7 +26,7 @@ def patch_discriminator(
     for i, f in enumerate(filters):
         kernel_size, strides = (3, 1) if i % 2 == 0 else (4, 2)
         x = SpectralConv2D(scaled(f, width), kernel_size, strides, name=f"conv{i + 1}")(x)
-        x = tf.keras.layers.LeakyReLU(alpha=0.1, name=f"conv{i + 1}_leaky_relu")(x)
+        x = LeakyReLU(alpha=0.1, name=f"conv{i + 1}_leaky_relu")(x)
     _, height, breadth, _ = x.shape
     x = tf.keras.layers.GlobalAveragePooling2D(dtype="float32", name="average_pool")(x)
     if pooling == "sum":

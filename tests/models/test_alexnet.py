@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from lci_tf import models
+from lci_tf.models import alexnet
 from lci_tf.models.alexnet import TwoStreamConv2D
 
 # Krizhevsky et al., 2012: name, kernel, stride. conv2, conv4 and conv5 see one stream's channels only.
@@ -134,3 +135,19 @@ def test_smallest_image():
 
 def test_too_small_an_image_is_refused(refusal):
     assert "--crop_size=34" in refusal(models.classifier, "alexnet", 2, 34)
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+@pytest.mark.parametrize("height", [35, 61, 62, 63, 64])
+def test_the_quick_gradient_at_the_images_is_that_of_the_convolution(padding, height):
+    layer = alexnet.BlockConv2D(8, 11, strides=4, padding=padding, use_bias=False)
+    images = tf.random.stateless_normal([2, height, 40, 3], [0, height])
+    found = []
+    for training in (False, True):
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            maps = layer(images, training=training)
+            loss = tf.reduce_sum(tf.sin(3 * maps))
+        found.append((maps, *tape.gradient(loss, [images, layer.kernel])))
+    for plain, quick in zip(*found, strict=True):
+        np.testing.assert_allclose(quick, plain, atol=1e-4)
