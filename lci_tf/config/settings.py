@@ -52,7 +52,8 @@ class Settings:
         "place the control points of the warp at random, not on a grid", "Transformations"
     )
     tilt: float = _setting(
-        "largest random rotation of the images of all classes, in half turns; at 0, only the warp resamples images",
+        "largest random rotation of the images of all classes, in half turns; at 0, only the warp interpolates images, "
+        "and its softness gives it away",
         "Transformations",
     )
     resample: str = _setting(
