@@ -41,9 +41,8 @@ def training_batches(of: Images, protocol, seed: int, first_step: int = 0) -> tf
     size, per_image = protocol.batch_size, protocol.rois // protocol.batch_size
 
     def draw(position):
-        epoch, place = divmod(int(position), 2 * len(usable))
-        number = np.random.default_rng([seed, _ORDER, epoch]).permutation(2 * len(usable))[place]
-        index, mirror = usable[number // 2], number % 2 == 1
+        number, mirror = in_order(seed, int(position), len(usable))
+        index = usable[number]
         one, rng = of.annotated[index], np.random.default_rng([seed, _REGIONS, int(position)])
         side = rng.choice(protocol.train_sides)
         regions = sampling.sample(rng, one, of.proposals[index], per_image, protocol)
@@ -88,6 +87,13 @@ def resized(pixels: tf.Tensor, side: tf.Tensor, longest: tf.Tensor) -> tf.Tensor
     scale = tf.minimum(side / tf.reduce_min(before), longest / tf.reduce_max(before))
     after = tf.cast(tf.maximum(tf.round(before * scale), 1.0), tf.int32)
     return tf.ensure_shape(images.scale(tf.image.resize(pixels, after)), [None, None, 3])
+
+
+def in_order(seed: int, position: int, count: int) -> tuple[int, bool]:
+    """Which of `count` images is at a position of the training, and whether mirrored: each of both once per epoch."""
+    epoch, place = divmod(position, 2 * count)
+    number = np.random.default_rng([seed, _ORDER, epoch]).permutation(2 * count)[place]
+    return int(number) // 2, bool(number % 2)
 
 
 def carried_over(boxes: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:

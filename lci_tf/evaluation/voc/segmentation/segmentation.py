@@ -93,12 +93,13 @@ def build_trunk(model: FeatureModel, protocol: Segmentation, train: MaskedImages
     """Builds the trunk, rescaled on crops of training images."""
     trunk.require_any_size(model, "segmentation")
     size = _whole(model)
+    resize = max(protocol.short_side, size) if protocol.short_side else _AS_THEY_ARE
     numbers = np.random.default_rng(seed).permutation(train.count)[: rescaling.IMAGES]
     views = np.random.default_rng(seed + 1).uniform(size=[len(numbers), 1, 3]).astype(np.float32)
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string), tf.TensorSpec([1, 3])])
     def crop(path, view):
-        return imaging.preprocess(tf.io.read_file(path), view, size, _AS_THEY_ARE)
+        return imaging.preprocess(tf.io.read_file(path), view, size, resize)
 
     crops = [crop(train.images[number], view) for number, view in zip(numbers, views, strict=True)]
     return trunk.build(model, size, tf.concat(crops, axis=0), protocol.rescale, seed)

@@ -77,6 +77,9 @@ def test_nothing_that_was_for_going_on_is_left_and_all_that_is_named_is_there(an
     for name in ("detections.png", "training_regions.png", "precision_recall.png"):
         assert np.asarray(Image.open(answer.folder / name).convert("RGB")).std() > 5
     assert [record["step"] for record in Run(answer.folder).metrics()] == [4]
+    events = b"".join(path.read_bytes() for path in (answer.folder / "tensorboard").iterdir())
+    for name in (b"training_regions", b"detections", b"precision_recall", b"loss"):
+        assert name in events, name
 
 
 def test_asked_again_it_shows_the_results_and_another_question_is_refused(answer, place, refusal):

@@ -58,22 +58,11 @@ def test_batches_are_functions_of_the_seed_and_the_step(of):
     assert [batch["step"] for batch in first] == [0, 1, 2, 3, 4]
 
 
-def test_an_epoch_is_every_image_and_its_mirror_image_once(of, monkeypatch):
-    seen, sampling = [], examples.sampling
-
-    def note(kind, function, position):
-        def noting(*args):
-            seen.append((kind, args[position].number))
-            return function(*args)
-
-        return noting
-
-    monkeypatch.setattr(sampling, "sample", note("any", sampling.sample, 1))
-    monkeypatch.setattr(sampling, "mirrored", note("mirrored", sampling.mirrored, 0))
-    batches(of, 6)
-    # What was read ahead is of the next epoch.
-    counts = {kind: [number for what, number in seen if what == kind] for kind in ("any", "mirrored")}
-    assert set(counts["mirrored"]) == set(counts["any"]) == {one.number for one in of.annotated}
+def test_an_epoch_is_every_image_and_its_mirror_image_once():
+    drawn = [examples.in_order(3, position, 7) for position in range(28)]
+    everything = {(number, mirror) for number in range(7) for mirror in (False, True)}
+    assert set(drawn[:14]) == set(drawn[14:]) == everything
+    assert drawn[:14] != drawn[14:] and drawn[:14] != [examples.in_order(4, position, 7) for position in range(14)]
 
 
 def test_sizes_are_drawn_of_the_protocols_and_nothing_is_cut_off(of):
