@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from lci_tf.config.voc_protocols import Protocol
+
 
 class CaffeSGD(tf.Module):
     """Clips all gradients together, then adds the weight decay, then moves: biases at a rate and decay of their own.
@@ -71,7 +73,7 @@ def dropping(
     return tf.keras.optimizers.schedules.PiecewiseConstantDecay(boundaries, values)
 
 
-def of_protocol(protocol) -> CaffeSGD:
+def of_protocol(protocol: Protocol) -> CaffeSGD:
     """As a `voc_protocols.Protocol` has it."""
     return CaffeSGD(
         dropping(protocol.learning_rate, protocol.drops, protocol.factor),

@@ -9,15 +9,20 @@ Their code also multiplies the common target by a power of the output's standard
 unit deviation. This is left out, so that the output of a pre-trained network keeps its size.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import tensorflow as tf
+
+if TYPE_CHECKING:
+    from lci_tf.evaluation.voc.trunk import Trunk
 
 BIAS = 0.1
 IMAGES = 160  # number to measure the variance of channels on
 _BATCH, _ROUNDS, _ENOUGH = 16, 10, 0.01
 
 
-def rescale(trunk, images: tf.Tensor, new: list[str], seed: int = 0) -> None:
+def rescale(trunk: "Trunk", images: tf.Tensor, new: list[str], seed: int = 0) -> None:
     """Rescales the weights of an AlexNet trunk in place.
 
     Args:
@@ -42,7 +47,7 @@ def rescale(trunk, images: tf.Tensor, new: list[str], seed: int = 0) -> None:
             layer.bias.assign(layer.bias * so_far)
 
 
-def gradient_ratios(trunk, images: tf.Tensor, seed: int = 0) -> dict[str, float]:
+def gradient_ratios(trunk: "Trunk", images: tf.Tensor, seed: int = 0) -> dict[str, float]:
     """For each layer, the size of its gradient relative to its weights, for a gradient from N(0, 1) at fc7."""
     kernels = {name: layer.kernel for name, layer in trunk.layers.items()}
     with tf.GradientTape(watch_accessed_variables=False) as tape:

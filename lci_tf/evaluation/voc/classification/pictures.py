@@ -2,6 +2,7 @@
 
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -9,6 +10,7 @@ from sklearn.metrics import precision_recall_curve
 
 from lci_tf.data import share
 from lci_tf.data.source import Source
+from lci_tf.evaluation.voc.classification.training import Scores
 from lci_tf.evaluation.voc.task import show_in_tensorboard
 from lci_tf.imaging import images
 from lci_tf.plotting import pictures, plots
@@ -20,12 +22,12 @@ _CLASSES = 20  # classes whose mistakes are shown: those with the lowest average
 _SIDE = 110
 
 
-def save_test(folder: pathlib.Path, source: Source, scores: np.ndarray, found, results) -> None:
+def save_test(folder: pathlib.Path, source: Source, scores: np.ndarray, found: Scores, results: dict[str, Any]) -> None:
     """Draws both pictures, as files and in TensorBoard.
 
     Args:
       scores: float [n, classes].
-      found: the `training.Scores` of which they are the sums.
+      found: those of each crop, of which they are the sums.
       results: as `testing.evaluate` returns them.
     """
     per_class = list(results.values())[-1]["per_class"]

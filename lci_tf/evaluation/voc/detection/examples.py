@@ -3,11 +3,12 @@
 import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from lci_tf.config.voc_protocols import Detection
 from lci_tf.errors import InputError
 from lci_tf.evaluation.voc.detection import sampling
 from lci_tf.evaluation.voc.detection.annotations import Annotated
@@ -25,7 +26,7 @@ class Images:
     proposals: Sequence[np.ndarray]
 
 
-def training_batches(of: Images, protocol, seed: int, first_step: int = 0) -> tf.data.Dataset:
+def training_batches(of: Images, protocol: Detection, seed: int, first_step: int = 0) -> tf.data.Dataset:
     """Endless batches, which depend only on the seed and the step.
 
     An epoch consists of all images that have an object, and their mirror images, in a new order.
@@ -109,7 +110,7 @@ def crops(paths: Sequence[pathlib.Path], size: int) -> tf.Tensor:
 
 
 @contextlib.contextmanager
-def one_line_errors(annotated: Sequence[Annotated]):
+def one_line_errors(annotated: Sequence[Annotated]) -> Iterator[None]:
     """A context in which a failure to read one of these images becomes an `InputError` that names it."""
     try:
         yield

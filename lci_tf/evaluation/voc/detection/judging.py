@@ -5,10 +5,12 @@ class that it overlaps most. It is wrong if there is none, if their intersection
 an earlier detection was right about the same object. It is ignored if the object is difficult. Otherwise, it is right.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from lci_tf.evaluation.voc.detection.annotations import Annotated
 from lci_tf.evaluation.voc.detection.boxes import iou
 
 RIGHT, WRONG, IGNORED = 1, 0, -1
@@ -49,8 +51,8 @@ class Curve(NamedTuple):
         return self.hits / max(self.objects, 1)
 
 
-def verdicts(found: Detections, annotated) -> np.ndarray:
-    """RIGHT, WRONG or IGNORED for each detection, int64 [n]; `annotated` is a list with an `Annotated` per image."""
+def verdicts(found: Detections, annotated: Sequence[Annotated]) -> np.ndarray:
+    """RIGHT, WRONG or IGNORED for each detection, int64 [n]; `annotated` has all images."""
     taken = [np.zeros(len(truth.boxes), bool) for truth in annotated]
     judged = np.full(len(found.scores), WRONG)
     for i in np.argsort(-found.scores, kind="stable"):
@@ -70,7 +72,7 @@ def verdicts(found: Detections, annotated) -> np.ndarray:
     return judged
 
 
-def curve(found: Detections, judged: np.ndarray, annotated, number: int) -> Curve:
+def curve(found: Detections, judged: np.ndarray, annotated: Sequence[Annotated], number: int) -> Curve:
     """The curve of one class; `judged` are the `verdicts` on all detections."""
     (mine,) = np.nonzero((found.classes == number) & (judged != IGNORED))
     mine = mine[np.argsort(-found.scores[mine], kind="stable")]

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lci_tf.config.voc_protocols import Detection
 from lci_tf.evaluation.voc.detection import boxes
 from lci_tf.evaluation.voc.detection.annotations import Annotated
 
@@ -29,7 +30,7 @@ def can_train(one: Annotated) -> bool:
     return bool((~one.difficult).any())
 
 
-def sample(rng: np.random.Generator, one: Annotated, proposals: np.ndarray, count: int, protocol) -> Regions:
+def sample(rng: np.random.Generator, one: Annotated, proposals: np.ndarray, count: int, protocol: Detection) -> Regions:
     """Samples `count` regions from an image's proposals and the boxes of its objects.
 
     Regions that overlap an object by at least `protocol.least_foreground` are foreground; at most a share of
