@@ -164,10 +164,10 @@ def _crops(flag, model):
 
 def _begin(flag, networks, sources, views, **protocol):
     """The protocol of the search, and all that the results depend on. Creates the folder for these results."""
-    from lci_tf.evaluation.neighbours.knn_evaluation import Protocol
+    from lci_tf.evaluation.neighbours.knn_evaluation import KnnProtocol
     from lci_tf.runs import provenance, results_folder
 
-    found_by = Protocol(
+    found_by = KnnProtocol(
         flag.crops or views, flag.faiss, flag.seed, flag.batch_size, flag.max_bad_images, pathlib.Path()
     )
     asked = provenance.question(

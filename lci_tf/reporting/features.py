@@ -15,9 +15,9 @@ def network(materials: Materials) -> knn_evaluation.Network:
     return knn_evaluation.Network(materials.run.path.name, materials.model.only(materials.layers), crops)
 
 
-def protocol(materials: Materials, views: str) -> knn_evaluation.Protocol:
+def protocol(materials: Materials, views: str) -> knn_evaluation.KnnProtocol:
     """The protocol of `lci_tf.knn`, with these crops of an image."""
-    return knn_evaluation.Protocol(views, False, materials.seed, _BATCH, materials.max_bad_images, materials.folder)
+    return knn_evaluation.KnnProtocol(views, False, materials.seed, _BATCH, materials.max_bad_images, materials.folder)
 
 
 def image_atlas(materials: Materials) -> Atlas:

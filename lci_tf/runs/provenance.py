@@ -16,7 +16,7 @@ _VERSION = "lci_tf"
 _PLACES = ("name", "run", "checkpoint", "model")  # entries of a network's origin that say where it is
 
 
-class Images(Protocol):
+class Identifiable(Protocol):
     """Part of a data set that can be identified, such as a `Source`."""
 
     @property
@@ -34,7 +34,7 @@ def question(**parts: Any) -> Question:
     return json.loads(json.dumps({**parts, _VERSION: lci_tf.__version__}))
 
 
-def of_images(source: Images, labels: bool = True) -> dict[str, Any]:
+def of_images(source: Identifiable, labels: bool = True) -> dict[str, Any]:
     """Identifies images, in plain values, and their labels if these are used."""
     found = {"split": source.split, "images": source.count, **source.fingerprint}
     return found if labels else {name: value for name, value in found.items() if name != "labels"}

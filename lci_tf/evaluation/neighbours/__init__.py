@@ -9,7 +9,7 @@ from lci_tf.config import names
 _OFFERED = {
     "Atlas": "atlas",
     "Network": "knn_evaluation",
-    "Protocol": "knn_evaluation",
+    "KnnProtocol": "knn_evaluation",
     "evaluate": "knn_evaluation",
     "knn_accuracy": "exact_search",
     "nearest": "exact_search",

@@ -32,7 +32,7 @@ class Network:
 
 
 @dataclasses.dataclass(frozen=True)
-class Protocol:
+class KnnProtocol:
     """How neighbours are found.
 
     Attributes:
@@ -58,7 +58,7 @@ class Protocol:
 
 
 def evaluate(
-    network: Network, train: Source, test: Source | None, protocol: Protocol, ks: Sequence[int]
+    network: Network, train: Source, test: Source | None, protocol: KnnProtocol, ks: Sequence[int]
 ) -> tuple[Accuracies, list[int]]:
     """The share of test images whose class most of their k nearest train images have, and the numbers of images.
 
@@ -97,7 +97,7 @@ def _neighbours(train_x, test_x=None, *, k, by_faiss):
     return (faiss_search if by_faiss else exact_search).nearest_others(train_x, k)
 
 
-def calibrate_batch_norm(network: Network, source: Source, protocol: Protocol) -> None:
+def calibrate_batch_norm(network: Network, source: Source, protocol: KnnProtocol) -> None:
     """Estimates the batch-norm statistics of an untrained network; does nothing for others."""
     if "random" not in network.model.origin:
         return
@@ -107,7 +107,7 @@ def calibrate_batch_norm(network: Network, source: Source, protocol: Protocol) -
         trained.calibrate_batch_norm(network.model, (batch["image"] for batch in batches.take(trained.BATCHES_SEEN)))
 
 
-def features_of(network: Network, source: Source, protocol: Protocol, only_labelled: bool = False) -> CropFeatures:
+def features_of(network: Network, source: Source, protocol: KnnProtocol, only_labelled: bool = False) -> CropFeatures:
     """Computes the features that the protocol asks for; see `crop_features`."""
     return crop_features(
         network.model.maps,

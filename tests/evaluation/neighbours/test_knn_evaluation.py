@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from lci_tf.data import pipeline
 from lci_tf.data.source import PixelArray
 from lci_tf.evaluation.neighbours import knn_evaluation
-from lci_tf.evaluation.neighbours.knn_evaluation import Network, Protocol, evaluate
+from lci_tf.evaluation.neighbours.knn_evaluation import KnnProtocol, Network, evaluate
 from lci_tf.imaging import images
 from lci_tf.runs import trained
 
@@ -46,7 +46,7 @@ def network():
 
 @pytest.fixture
 def protocol(tmp_path):
-    return Protocol("five", faiss=False, seed=0, batch_size=16, max_bad_images=0.01, folder=tmp_path)
+    return KnnProtocol("five", faiss=False, seed=0, batch_size=16, max_bad_images=0.01, folder=tmp_path)
 
 
 def features_one_by_one(network, source, layer):

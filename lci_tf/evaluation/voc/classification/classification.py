@@ -16,7 +16,7 @@ from lci_tf.data.source import Source
 from lci_tf.errors import InputError
 from lci_tf.evaluation.finetune.finetune_results import save_network
 from lci_tf.evaluation.voc import rescaling, task, trunk
-from lci_tf.evaluation.voc.classification import pictures, testing
+from lci_tf.evaluation.voc.classification import drawings, testing
 from lci_tf.evaluation.voc.classification.network import Classifier
 from lci_tf.evaluation.voc.classification.training import Scorer, Training, crops_of
 from lci_tf.evaluation.voc.task import Answer, Request
@@ -40,7 +40,7 @@ def run(model: FeatureModel, protocol: Classification, request: Request) -> Answ
         _announce(classifier, protocol, train, validation, test)
         training = Training(classifier, train, validation, protocol, request.seed, request.max_bad_images)
         if not (folder / "checkpoints").is_dir():
-            training.save_picture(folder / pictures.TRAINING)
+            training.save_picture(folder / drawings.TRAINING)
         iterations = training.run(Run(folder), request.checkpoint_every)
         save_network(folder, classifier.model, train.label_names)
         found = _test(classifier, protocol, request, test, folder)
@@ -49,7 +49,7 @@ def run(model: FeatureModel, protocol: Classification, request: Request) -> Answ
                    "best_iteration": training.best_iteration, **found, "versions": runs.versions()}  # fmt: skip
         results_folder.keep(folder, results)
         shutil.rmtree(folder / "checkpoints")
-    looks = {"Precision": pictures.CURVES, "Mistakes": pictures.MISTAKES, "Keras": "model.keras"}
+    looks = {"Precision": drawings.CURVES, "Mistakes": drawings.MISTAKES, "Keras": "model.keras"}
     return Answer(folder, asked, results, testing.table(results), looks)
 
 
@@ -100,12 +100,12 @@ def _announce(classifier, protocol, train, validation, test):
 
 
 def _test(classifier, protocol, request, test, folder):
-    """Tests the network. Writes scores and pictures, and returns the results."""
+    """Tests the network. Writes scores and drawings, and returns the results."""
     views, report = RandomViews(protocol.crops, request.seed + _TESTING), InputReport(test, request.max_bad_images)
     found = Scorer(classifier, test, protocol, views, report)()
     total = found.logits.sum(axis=1)
     np.savez_compressed(folder / "scores.npz", scores=total, labels=found.labels, images=found.numbers,
                         names=np.array(test.label_names))  # fmt: skip
     results = testing.evaluate(found.logits, found.labels, test.label_names)
-    pictures.save_test(folder, test, total, found, results)
+    drawings.save_test(folder, test, total, found, results)
     return results

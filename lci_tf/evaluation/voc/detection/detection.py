@@ -26,9 +26,9 @@ from lci_tf.evaluation.voc import rescaling, task, trunk
 from lci_tf.evaluation.voc.detection import (
     annotations,
     boxes,
+    drawings,
     examples,
     judging,
-    pictures,
     proposals,
     selective_search,
     unpacking,
@@ -67,9 +67,9 @@ def run(model: FeatureModel, protocol: Detection, request: Request) -> Answer:
         detector = build(model, protocol, train, request.seed)
         _announce(detector, protocol, train, test)
         training = Training(detector, train, protocol, request.seed)
-        if not (folder / pictures.REGIONS).is_file():
+        if not (folder / drawings.REGIONS).is_file():
             with examples.one_line_errors(train.annotated):
-                pictures.save_regions(next(iter(training.batches())), folder / pictures.REGIONS)
+                drawings.save_regions(next(iter(training.batches())), folder / drawings.REGIONS)
         iterations = training.run(Run(folder), request.checkpoint_every)
         finder = Finder(detector, protocol)
         found = _test(finder, test, folder)
@@ -80,7 +80,7 @@ def run(model: FeatureModel, protocol: Detection, request: Request) -> Answer:
         results_folder.keep(folder, results)
         for finished in ("checkpoints", "found"):
             shutil.rmtree(folder / finished)
-    files = {"Found": pictures.FOUND, "Mistakes": pictures.MISTAKES, "Precision": pictures.CURVES, "Export": "export"}
+    files = {"Found": drawings.FOUND, "Mistakes": drawings.MISTAKES, "Precision": drawings.CURVES, "Export": "export"}
     return Answer(folder, asked, results, table(results), files)
 
 
@@ -154,7 +154,7 @@ def _announce(detector, protocol, train, test):
 
 
 def _test(finder, test, folder):
-    """Tests the detector. Writes detections and pictures, and returns the results."""
+    """Tests the detector. Writes detections and drawings, and returns the results."""
     found = finder.find_all(test, folder / "found")
     np.savez_compressed(folder / "detections.npz", **found._asdict(),
                         numbers=np.array([one.number for one in test.annotated]))  # fmt: skip
@@ -168,7 +168,7 @@ def _test(finder, test, folder):
             "per_class": {c: number(value) for c, value in zip(CLASSES, values, strict=True)},
         }
         if points:
-            pictures.save_test(folder, test.annotated, found, judged, curves, values)
+            drawings.save_test(folder, test.annotated, found, judged, curves, values)
     per_image = float(np.mean([len(p) for p in test.proposals]))
     kept["proposals"] = {"recall": _recall(test), "per_image": per_image}
     return kept

@@ -21,7 +21,7 @@ from lci_tf.config import voc_protocols
 from lci_tf.config.voc_protocols import Segmentation
 from lci_tf.errors import InputError
 from lci_tf.evaluation.voc import rescaling, task, trunk
-from lci_tf.evaluation.voc.segmentation import pictures, sources, testing
+from lci_tf.evaluation.voc.segmentation import drawings, sources, testing
 from lci_tf.evaluation.voc.segmentation.loading import Loader
 from lci_tf.evaluation.voc.segmentation.masked_images import MaskedImages
 from lci_tf.evaluation.voc.segmentation.network import FCN
@@ -51,7 +51,7 @@ def run(model: FeatureModel, protocol: Segmentation, request: Request) -> Answer
         _announce(made, protocol, train, test, shares[0])
         loader, at_once = Loader(train, protocol.short_side), request.options["at_once"]
         first = next(loader.training(request.seed, min(_SHOWN, train.count)))
-        save(folder / TRAINING, pictures.examples(first, train.names))
+        save(folder / TRAINING, drawings.examples(first, train.names))
         Training(fcn, loader, protocol, at_once, request.seed).run(Run(folder), request.checkpoint_every)
         fcn.scorer.save(folder / "model.keras")
         loader = Loader(test, protocol.short_side)
@@ -126,7 +126,7 @@ def _announce(made, protocol, train, test, shares):
 
 
 def _draw(folder, names, score, shown):
-    save(folder / MASKS, pictures.comparison(shown.some, names))
-    save(folder / MISTAKES, pictures.comparison(shown.worst, names))
+    save(folder / MASKS, drawings.comparison(shown.some, names))
+    save(folder / MISTAKES, drawings.comparison(shown.worst, names))
     plots.save(plots.confusion_matrix(score.confusion, tuple(names), "pixels"), folder / CONFUSION)
     task.show_in_tensorboard(folder, (TRAINING, MASKS, MISTAKES, CONFUSION))

@@ -10,7 +10,7 @@ from PIL import Image
 from sklearn import metrics
 
 from lci_tf.config import voc_protocols
-from lci_tf.evaluation.voc.segmentation import masks, pictures, segmentation
+from lci_tf.evaluation.voc.segmentation import drawings, masks, segmentation
 from lci_tf.evaluation.voc.segmentation.loading import Example
 from lci_tf.evaluation.voc.task import Request
 from lci_tf.runs import trained
@@ -136,14 +136,14 @@ def test_pictures_show_what_is_wrong():
     image = np.full([4, 6, 3], 100, np.uint8)
     truth, found = np.zeros([4, 6], np.uint8), np.zeros([4, 6], np.uint8)
     truth[0], found[1], truth[2] = masks.VOID, 1, 1
-    wrong = pictures.errors(image, truth, found)
+    wrong = drawings.errors(image, truth, found)
     is_red = wrong[..., 0] > wrong[..., 1].astype(int) + 40
     np.testing.assert_array_equal(is_red, np.repeat([[False], [True], [True], [False]], 6, axis=1))
-    over = pictures.overlaid(image, truth, ("background", "cat"))
+    over = drawings.overlaid(image, truth, ("background", "cat"))
     np.testing.assert_array_equal(over[3], image[3])  # background is not coloured
     assert (over[2] == np.round(0.4 * 100 + 0.6 * masks.palette()[1])).all()
-    assert (pictures.overlaid(image, truth, ("sky", "cat"))[3] != image[3]).any()
-    table = pictures.comparison([(Example(image, truth, 0), found)], ("background", "cat"))
+    assert (drawings.overlaid(image, truth, ("sky", "cat"))[3] != image[3]).any()
+    table = drawings.comparison([(Example(image, truth, 0), found)], ("background", "cat"))
     assert table.dtype == np.uint8 and table.shape[1] > 4 * 260
 
 

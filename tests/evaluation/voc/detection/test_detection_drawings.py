@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lci_tf.data.sets.voc import CLASSES
-from lci_tf.evaluation.voc.detection import pictures
+from lci_tf.evaluation.voc.detection import drawings
 from lci_tf.evaluation.voc.detection.annotations import Annotated
 
 DOG, CAR = CLASSES.index("dog"), CLASSES.index("car")
@@ -29,4 +29,4 @@ IMAGE = Annotated(
     ],
 )
 def test_mistakes_are_told_apart(box, number, expected):
-    assert pictures.what_is_wrong(IMAGE, np.float32(box), number) == expected
+    assert drawings.what_is_wrong(IMAGE, np.float32(box), number) == expected

@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from lci_tf.data.source import PixelArray
-from lci_tf.evaluation.voc.classification import pictures, testing
+from lci_tf.evaluation.voc.classification import drawings, testing
 from lci_tf.evaluation.voc.classification.training import Scores
 
 NAMES = ("cat", "dog", "unicorn")
@@ -25,9 +25,9 @@ def tested():
 
 def test_the_worst_mistakes_are_the_first_wrong_and_the_last_right(tested):
     source, found = tested
-    picture = pictures.worst_mistakes(source, found.logits[:, 0], found.labels, found.numbers, [0])
-    step = pictures._SIDE + 4
-    middles = [picture[22 + 4 + pictures._SIDE // 2, 4 + i * step + pictures._SIDE // 2] for i in range(1, 9)]
+    picture = drawings.worst_mistakes(source, found.logits[:, 0], found.labels, found.numbers, [0])
+    step = drawings._SIDE + 4
+    middles = [picture[22 + 4 + drawings._SIDE // 2, 4 + i * step + drawings._SIDE // 2] for i in range(1, 9)]
     levels = [round(middle.mean() / 20) for middle in middles]
     # Not cats, from the highest score on; then the cats, from the lowest; a place without an image is white.
     assert levels == [1, 3, 5, 7, 6, 4, 2, 13]
@@ -36,8 +36,8 @@ def test_the_worst_mistakes_are_the_first_wrong_and_the_last_right(tested):
 def test_both_pictures_are_files_and_in_tensorboard(tested, tmp_path):
     source, found = tested
     results = testing.evaluate(found.logits, found.labels, NAMES)
-    pictures.save_test(tmp_path, source, found.logits[:, 0], found, results)
-    for name in (pictures.CURVES, pictures.MISTAKES):
+    drawings.save_test(tmp_path, source, found.logits[:, 0], found, results)
+    for name in (drawings.CURVES, drawings.MISTAKES):
         assert np.asarray(Image.open(tmp_path / name)).std() > 5
     (events,) = (tmp_path / "tensorboard").iterdir()
     assert b"worst_mistakes" in events.read_bytes() and b"precision_recall" in events.read_bytes()
@@ -46,5 +46,5 @@ def test_both_pictures_are_files_and_in_tensorboard(tested, tmp_path):
 def test_a_class_without_images_has_no_curve(tested):
     _, found = tested
     per_class = testing.evaluate(found.logits, found.labels, NAMES)["one_crop"]["per_class"]
-    figure = pictures.precision_recall(found.logits[:, 0], found.labels, NAMES, per_class)
+    figure = drawings.precision_recall(found.logits[:, 0], found.labels, NAMES, per_class)
     assert [axes.get_title("left").split()[0] for axes in figure.axes] == ["cat", "dog"]
