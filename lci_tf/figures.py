@@ -62,7 +62,7 @@ def main() -> int | None:
     missing = []
     for name in flag.figures or FIGURES:
         try:
-            for made, where in _make(find_figure(name), materials, flag.format):
+            for made, where in _make(name, materials, flag.format):
                 print(f"  {made:18s} {where}", flush=True)
         except InputError as error:
             missing.append(name)
@@ -71,22 +71,22 @@ def main() -> int | None:
     return 1 if flag.figures and missing else 0
 
 
-def _make(figure, materials, ending):
+def _make(name, materials, ending):
     """Makes a figure, and yields (name, file) for each of its parts. Never replaces a figure of other images."""
     from lci_tf.plotting import plots
     from lci_tf.reporting import noted
 
-    for name, drawn in figure.draw(materials).items():
-        asked = materials.question(figure)
-        if materials.out_dir:
-            noted.check(materials.folder, name, asked)
+    figure = find_figure(name)
+    if materials.out_dir:
+        noted.check(materials.folder, name, materials.question(figure))
+    for part, drawn in figure.draw(materials).items():
         if isinstance(drawn, str):
-            yield name, drawn
+            yield part, drawn
         else:
-            path = materials.folder / f"{name}.{ending}"
+            path = materials.folder / f"{part}.{ending}"
             plots.save(drawn, path)
-            yield name, path
-        noted.keep(materials.folder, name, asked)
+            yield part, path
+        noted.keep(materials.folder, part, materials.question(figure))
 
 
 if __name__ == "__main__":

@@ -92,13 +92,12 @@ class _Subject:
         return telling.by_classifier(self.learner.classifier, [self.learner.labels.index(n) for n in transform.labels])
 
     def folder(self, images: dict[str, Any]) -> pathlib.Path:
-        """The default folder for results: another one for other images, weights or settings."""
+        """The default folder for results: another one for other images or settings."""
         from lci_tf.runs import provenance
 
-        settings = dataclasses.replace(
-            self.settings, transforms=()
-        )  # further transformations join those that are there
-        asked = provenance.question(settings=dataclasses.asdict(settings), origin=self.origin, data=images)
+        # Without the transformations, as further ones join those that are there.
+        settings = dataclasses.asdict(dataclasses.replace(self.settings, transforms=()))
+        asked = provenance.question(settings=settings, data=images)
         return self.home / f"{re.sub('[/:]', '_', self.images[0])}_{provenance.digest(asked)}"
 
     def question(self, cell: "Cell", images: dict[str, Any], budget: "Budget") -> "Question":

@@ -202,6 +202,7 @@ def test_a_search_for_neighbours_that_is_killed_and_told_to_end_leaves_nothing_b
     process.communicate()
     process = start("knn", *flags)
     wait_for(lambda: catches_sigterm(process), process)
+    time.sleep(3)  # while it starts
     process.send_signal(signal.SIGTERM)
     code, _, errors = finished(process)
     assert code == 75 and "lci_tf.knn: ended by SIGTERM; started again" in errors and "Traceback" not in errors

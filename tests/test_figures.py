@@ -143,13 +143,20 @@ def test_a_figure_of_other_images_is_not_replaced(run, images, tmp_path, figures
     fewer = tmp_path / "fewer"
     shutil.copytree(images, fewer)
     (fewer / "cups" / "0.png").unlink()
-    asked = [f"--run_dir={run.path}", "--figures=mean_image", "--dataset=folder", f"--out_dir={tmp_path / 'out'}"]
+    names = ["mean_image", "map", "projector"]
+    asked = [
+        f"--run_dir={run.path}",
+        f"--figures={','.join(names)}",
+        "--dataset=folder",
+        f"--out_dir={tmp_path / 'out'}",
+    ]
     assert figures(*asked, f"--data_dir={images}")[0][0] == 0
-    before = (tmp_path / "out" / "mean_image.png").read_bytes()
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    before = [path.read_bytes() for path in files]
     (code, _, _), said = figures(*asked, f"--data_dir={fewer}")
     refused = f"not made: --out_dir={tmp_path / 'out'}: has this figure of other images; choose another folder"
-    assert code == 1 and said["mean_image"] == refused
-    assert (tmp_path / "out" / "mean_image.png").read_bytes() == before
+    assert code == 1 and said == dict.fromkeys(names, refused)
+    assert [path.read_bytes() for path in files] == before
     assert figures(*asked, f"--data_dir={images}")[0][0] == 0
 
 

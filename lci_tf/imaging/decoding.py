@@ -43,9 +43,9 @@ def decode(contents: tf.Tensor, short_side: float | None = None, most: int = MAX
 def decode_plain_jpeg(contents: tf.Tensor, largest: float) -> tf.Tensor:
     """Decodes a JPEG without metadata whose short side is at most `largest`; else raises `InvalidArgumentError`.
 
-    For small images, every operation counts. So instead of searching metadata for an orientation, this only checks two
-    places to make sure that there are none: the JFIF header of 20 bytes, and right after it a table. The limit of the
-    short side bounds the whole image, as no side of a JPEG exceeds 65,535.
+    For small images, every operation counts. So instead of reading the orientation in the metadata, this refuses what
+    has no JFIF header of 20 bytes with a table right after it, mentions EXIF anywhere, or has more than four times the
+    pixels of a square of that side.
     """
     return jpeg.decode_plain(contents, largest)
 

@@ -88,7 +88,8 @@ class BlockConv2D(tf.keras.layers.Conv2D):
     """
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        if not training:
+        is_usual = len({*self.strides}) == len({*self.kernel_size}) == 1 == max(self.dilation_rate)
+        if not training or not is_usual:
             return super().call(inputs)
         convolve = super().convolution_op
         strides, padding = [1, *self.strides, 1], self.padding.upper()
@@ -103,7 +104,8 @@ class BlockConv2D(tf.keras.layers.Conv2D):
 
             return convolve(images, kernel), gradients
 
-        return convolved(inputs, tf.convert_to_tensor(self.kernel))
+        outputs = convolved(inputs, tf.convert_to_tensor(self.kernel))
+        return self.activation(tf.nn.bias_add(outputs, self.bias) if self.use_bias else outputs)
 
 
 def _at_images(upstream, kernel, shape, stride, padding):

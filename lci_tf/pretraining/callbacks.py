@@ -305,7 +305,7 @@ class Export(_OnSchedule):
 
     def act(self, step: int) -> None:
         self._checkpoints.save(step)
-        if self._export:
+        if self._export and not preemption.is_asked():
             with contextlib.suppress(preemption.Preempted), preemption.at_once():  # the next start exports it instead
                 self._export(self._run, step)
             gc.collect()  # networks are circles of references, of which Python would keep several

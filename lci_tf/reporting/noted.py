@@ -11,9 +11,9 @@ FILE = "figures.json"
 
 
 def check(folder: pathlib.Path, figure: str, asked: Question) -> None:
-    """Raises `InputError` if the folder has this figure of other images."""
-    before = _read(folder).get(figure, asked)
-    if before["data"] != asked["data"]:
+    """Raises `InputError` if the folder has this figure, or parts of it, of other images."""
+    parts = [before for name, before in _read(folder).items() if name == figure or name.startswith(f"{figure}_")]
+    if any(before["data"] != asked["data"] for before in parts):
         raise InputError(f"--out_dir={folder}: has this figure of other images; choose another folder")
 
 

@@ -18,6 +18,7 @@ log = logging.getLogger("lci_tf")
 _AT_REST = 0.75 * 2**30  # bytes for Python, TensorFlow and the pipeline
 _PER_WEIGHT = 4.7  # bytes per byte of weights: itself, its gradient, two moments
 _PER_ACTIVATION = 0.85  # bytes per byte of activations: not all are kept for the backward pass
+_PASSED_ON = ("Identity", "IdentityN")  # operations that make nothing
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # version 2, version 1
 
 
@@ -36,17 +37,21 @@ class Estimate(NamedTuple):
         return f"about {self.total / 2**30:.1f} GiB for a step, of {machine_has() / 2**30:.1f} GiB on this machine"
 
 
-def estimate(seen: Mapping[tf.keras.Model, float], batch_size: int, strategy: tf.distribute.Strategy) -> Estimate:
+def estimate(
+    seen: Mapping[tf.keras.Model, float], batch_size: int, strategy: tf.distribute.Strategy | None = None
+) -> Estimate:
     """Estimates the memory of one process from the weights of networks and the shapes of their activations.
 
     Args:
       seen: the networks that are trained, and how many images each sees per image of a batch.
       batch_size: images per step, over all replicas.
-      strategy: devices to train on.
+      strategy: devices to train on; None for one.
     """
     weights = sum(weight.shape.num_elements() * weight.dtype.size for network in seen for weight in network.weights)
     activations = sum(images * _activations(network) for network, images in seen.items())
-    images = batch_size * len(strategy.extended.worker_devices) // strategy.num_replicas_in_sync
+    images = batch_size
+    if strategy is not None:
+        images = batch_size * len(strategy.extended.worker_devices) // strategy.num_replicas_in_sync
     return Estimate(_AT_REST + _PER_WEIGHT * weights, _PER_ACTIVATION * activations, images)
 
 
@@ -54,7 +59,8 @@ def _activations(network):
     """Bytes of everything that a network computes from one image to its outputs."""
     image = tf.TensorSpec(network.input_shape)
     graph = tf.function(lambda images: network(images, training=False)).get_concrete_function(image).graph
-    made = (tensor for operation in graph.get_operations() for tensor in operation.outputs)
+    operations = (operation for operation in graph.get_operations() if operation.type not in _PASSED_ON)
+    made = (tensor for operation in operations for tensor in operation.outputs)
     of_an_image = (t for t in made if t.shape.rank and t.shape[0] is None and t.shape[1:].is_fully_defined())
     return sum(tensor.shape[1:].num_elements() * tensor.dtype.size for tensor in of_an_image)
 

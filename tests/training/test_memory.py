@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from lci_tf.errors import InputError
+from lci_tf.models import layers
 from lci_tf.training import memory
 
 ONE = tf.distribute.OneDeviceStrategy("CPU:0")
@@ -21,6 +22,16 @@ def test_all_that_a_network_computes_is_counted(network):
     assert 4 * computed <= memory._activations(network) <= 4 * (computed + 10)  # one that passes the answers on
     once, twice = (memory.estimate({network: images}, 6, ONE) for images in (1, 2))
     assert twice.per_image == pytest.approx(2 * once.per_image) and twice.fixed == once.fixed and once.images == 6
+
+
+def test_what_passes_on_is_not_counted():
+    """As the operations of layers with gradients of their own."""
+    image = tf.keras.Input([8, 8, 3])
+    plain, ours = (
+        memory._activations(tf.keras.Model(image, activate(image)))
+        for activate in (tf.keras.layers.LeakyReLU(0.1), layers.LeakyReLU(0.1))
+    )
+    assert ours == plain
 
 
 def test_what_can_never_fit_is_refused_with_what_would(network, monkeypatch, refusal):

@@ -62,9 +62,9 @@ class QuickProbe:
         """What is measured, for the heading of the results in percent."""
 
     def question(self) -> Question:
-        """What its results depend on, except for the features."""
+        """What its results depend on, except for the features and the version of lci_tf."""
         images = [provenance.of_images(source) for source, _ in self._sources]
-        return provenance.question(data=images, crops=dataclasses.asdict(self._crops), grid=self._grid, seed=self._seed)
+        return {"data": images, "crops": dataclasses.asdict(self._crops), "grid": self._grid, "seed": self._seed}
 
     def probe(self, features_model: Callable[..., Maps]) -> Results:
         """Layer -> `"ridge"` and `"knn"` -> accuracy on the test images, in [0, 1].

@@ -36,7 +36,7 @@ def run(model: FeatureModel, protocol: Classification, request: Request) -> Answ
     asked, folder, results = task.begin("classification", model, protocol, request, data)
     if results is None:
         classifier = build(model, protocol, train, request.seed, request.max_bad_images)
-        memory.require(memory.estimate({classifier.model: 1}, protocol.batch_size, tf.distribute.get_strategy()))
+        memory.require(memory.estimate({classifier.model: 1}, protocol.batch_size))
         _announce(classifier, protocol, train, validation, test)
         training = Training(classifier, train, validation, protocol, request.seed, request.max_bad_images)
         if not (folder / "checkpoints").is_dir():
