@@ -41,7 +41,7 @@ _COMMON = ("iterations", "batch_size", "learning_rate", "weight_decay", "dropout
 
 _CLASSIFICATION = "Classification"
 flags.DEFINE_enum("train_layers", None, voc_protocols.LAYERS, "layers to train", module_name=_CLASSIFICATION)
-flags.DEFINE_enum("new_layers", None, ["fc8", "fc6-8"], "layers to start with new weights even if those of C fit",
+flags.DEFINE_enum("new_layers", None, ["fc8", "fc6-8"], "layers to start with new weights even if those of C fit; not for detection",
                   module_name=_CLASSIFICATION)  # fmt: skip
 for _name, _text, _lowest in (
     ("crop_size", "side of a crop in pixels", 67),
@@ -85,7 +85,7 @@ _OVERRIDES = {
         **{n: n for n in ("crop_size", "short_side", "crops", "validation", "patience", "check_every")},
     },
     "detection": {"short_side": "short_side", "rois": "rois"},
-    "segmentation": {"short_side": "short_side", "padding": "padding"},
+    "segmentation": {"short_side": "short_side", "padding": "padding", "start_anew": "new_layers"},
 }
 # Task -> flags that are not about its protocol.
 _OPTIONS = {

@@ -153,8 +153,10 @@ class Segmentation(Protocol):
     Attributes:
       padding: pixels around an image, so that fc6 has positions at its borders too.
       short_side: short side to which larger images are resized; None keeps their size.
+      start_anew: as in `Classification`; the layer of scores, called fc8 there, always does.
     """
 
+    start_anew: str = "fc8"
     padding: int = 100
     short_side: int | None = None
 

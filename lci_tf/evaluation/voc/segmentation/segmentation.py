@@ -102,7 +102,7 @@ def build_trunk(model: FeatureModel, protocol: Segmentation, train: MaskedImages
         return imaging.preprocess(tf.io.read_file(path), view, size, resize)
 
     crops = [crop(train.images[number], view) for number, view in zip(numbers, views, strict=True)]
-    return trunk.build(model, size, tf.concat(crops, axis=0), protocol.rescale, seed)
+    return trunk.build(model, size, tf.concat(crops, axis=0), protocol.rescale, seed, protocol.start_anew == "fc8")
 
 
 def _whole(model):
