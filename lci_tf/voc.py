@@ -41,8 +41,10 @@ _COMMON = ("iterations", "batch_size", "learning_rate", "weight_decay", "dropout
 
 _CLASSIFICATION = "Classification"
 flags.DEFINE_enum("train_layers", None, voc_protocols.LAYERS, "layers to train", module_name=_CLASSIFICATION)
-flags.DEFINE_enum("new_layers", None, ["fc8", "fc6-8"], "layers to start with new weights even if those of C fit; not for detection",
-                  module_name=_CLASSIFICATION)  # fmt: skip
+flags.DEFINE_enum(
+    "new_layers", None, ["fc8", "fc6-8"], "layers to start with new weights even if those of C fit; not for detection",
+    module_name=_CLASSIFICATION,
+)  # fmt: skip
 for _name, _text, _lowest in (
     ("crop_size", "side of a crop in pixels", 67),
     ("crops", "random crops of each test image", 1),
