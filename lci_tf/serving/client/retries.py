@@ -50,11 +50,16 @@ def ask(request: Callable[[float], Answer], deadline: float, on_retry: Callable[
       deadline: seconds for everything, pauses included.
       on_retry: told of the first failure after which it goes on.
     """
-    end = time.monotonic() + deadline
+    end, failed = time.monotonic() + deadline, None
     for attempt in itertools.count():
         try:
             return request(max(end - time.monotonic(), 1e-3))
         except ServerError as error:
+            if (
+                failed and error.code == "DEADLINE_EXCEEDED"
+            ):  # the last try has little time: why it was needed says more
+                raise failed from error
+            failed = error
             # Twice as long each time, and not the same for all: those who failed together do not come back together.
             longest = min(_FIRST_PAUSE * 2 ** min(attempt, 9), _LONGEST_PAUSE)
             # Half of what is left at most, so that the last try is near the deadline.

@@ -47,3 +47,13 @@ def test_only_passing_failures_are_retried(clock, code):
     with pytest.raises(ServerError):
         retries.ask(request, deadline=60, on_retry=None)
     assert len(request.left) == 1 and not clock
+
+
+def test_a_last_try_that_the_deadline_cuts_off_does_not_hide_why_it_was_needed(clock):
+    def request(seconds):
+        raise ServerError("RESOURCE_EXHAUSTED", "busy") if seconds > 0.1 else ServerError("DEADLINE_EXCEEDED", "late")
+
+    with pytest.raises(ServerError, match="busy"):
+        retries.ask(request, deadline=2, on_retry=lambda error: None)
+    with pytest.raises(ServerError, match="late"):
+        retries.ask(request, deadline=0.05, on_retry=lambda error: None)
