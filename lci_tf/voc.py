@@ -104,6 +104,9 @@ def main() -> None:
     from lci_tf.runs import provenance
 
     module = importlib.import_module(f"lci_tf.evaluation.voc.{flag.task}.{flag.task}")
+    if flag.random_init and not flag.run_dir and flag.backbone is None:
+        flag["backbone"].value = "alexnet"  # the paper's, where the default of --dataset is for small images
+    model = cli.model_from_flags()  # refuses what is not trusted before anything is downloaded
     if flag.task != "segmentation":  # tensorflow-datasets has no masks of VOC
         cli.fetch_if_allowed(flag.dataset, flag.data_dir)
     request = Request(
@@ -117,9 +120,7 @@ def main() -> None:
         checkpoint_every=flag.checkpoint_every,
         options={name: flag[name].value for name in _OPTIONS[flag.task]},
     )
-    if flag.random_init and not flag.run_dir and flag.backbone is None:
-        flag["backbone"].value = "alexnet"  # the paper's, where the default of --dataset is for small images
-    answer = module.run(cli.model_from_flags(), protocol, request)
+    answer = module.run(model, protocol, request)
     if flag.task == "classification":
         _export(answer, protocol)
     print(answer.table)
